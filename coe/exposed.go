@@ -25,10 +25,13 @@ type ExposedPort struct {
 	Sources    []netip.Prefix `json:"sources,omitempty"`
 	// Local: clients reach only Endpoints of the node that they ask.
 	Local bool `json:"local,omitempty"`
-	// Sticky: a client keeps its endpoint of Endpoints.
+	// Sticky: a client keeps its endpoint of Endpoints or Direct.
 	Sticky bool `json:"sticky,omitempty"`
 	// Endpoints are the endpoints that are pods, by node; only if Local.
 	Endpoints map[netip.Addr][]netip.AddrPort `json:"endpoints,omitempty"`
+	// Direct are the endpoints on all nodes, to which every node leads clients; only if not Local. Without any, nodes
+	// lead clients to To.
+	Direct []netip.AddrPort `json:"direct,omitempty"`
 }
 
 // ReadyCount says which nodes have endpoints of a service, for load balancers.

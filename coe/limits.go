@@ -33,9 +33,10 @@ const (
 	MaxExternalPorts = 500
 	// MaxSourceRanges is the maximum number of ranges of clients of a service.
 	MaxSourceRanges = 100
-	// MaxLocalEndpoints is the maximum number of endpoints of an exposed port on one node, if clients
-	// reach only the endpoints on the node that they ask. Others are not used.
-	MaxLocalEndpoints = 60
+	// MaxExposedEndpoints is the maximum number of endpoints to which a node leads clients of an exposed port
+	// itself. If clients reach only the endpoints on the node that they ask, others on the node are not used.
+	// Otherwise the node leads to the cluster address, which has all endpoints.
+	MaxExposedEndpoints = 64
 )
 
 // Excess names the limit that the service itself exceeds; empty for none.

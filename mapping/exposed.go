@@ -18,24 +18,21 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	if len(exposures) == 0 {
 		return nil
 	}
+	b.pods = addressesOf(v.Leases)
 	var (
 		targets = b.acceptedTargets()
-		leases  map[netip.Addr]*coe.Lease // nil until a service needs it
-		service *coe.Service              // that here was computed for
-		here    localTargets
+		service *coe.Service // that of is about
+		of      exposedTargets
 	)
 	for _, e := range exposures {
 		accepted, found := targets[e.service]
 		if !found {
 			continue
 		}
-		if e.service.Local && e.service != service {
-			if leases == nil {
-				leases = addressesOf(v.Leases)
-			}
-			service, here = e.service, newLocalTargets(accepted, leases)
+		if e.service != service {
+			service, of = e.service, b.exposedTargets(e.service, accepted)
 		}
-		all = append(all, b.exposedPort(e, here))
+		all = append(all, b.exposedPort(e, of))
 	}
 	return all
 }
@@ -51,16 +48,15 @@ type Exposure struct {
 // Exposures returns the ports on which nodes lead to the services of a namespace, in the order of ExposedPorts.
 func Exposures(v coe.View, s Settings) (all []Exposure) {
 	b := newBuilder(v, s, &mapped{}, nil)
-	targets, leases := b.acceptedTargets(), addressesOf(v.Leases)
+	b.pods = addressesOf(v.Leases)
+	targets := b.acceptedTargets()
 	for _, e := range b.exposures() {
 		accepted, found := targets[e.service]
 		if !found || e.health {
 			continue
 		}
-		x := Exposure{ExposedPort: b.exposedPort(e, newLocalTargets(accepted, leases)), Service: e.service, All: b.endpoints(e.service, true, e.port, accepted)}
-		slices.SortFunc(x.All, netip.AddrPort.Compare)
-		x.All = slices.Compact(x.All)
-		all = append(all, x)
+		port := b.exposedPort(e, b.exposedTargets(e.service, accepted))
+		all = append(all, Exposure{ExposedPort: port, Service: e.service, All: b.sortedEndpoints(e, accepted)})
 	}
 	return all
 }
@@ -85,28 +81,36 @@ func (b *builder) acceptedTargets() map[*coe.Service][]target {
 	return all
 }
 
-// localTargets are the targets of a service that are pods of the namespace, by node, and the endpoints of its
-// ports that were computed before.
-type localTargets struct {
-	byNode    map[netip.Addr][]target
-	endpoints map[coe.ServicePort]map[netip.Addr][]netip.AddrPort
+// exposedTargets are the targets of a service, and the endpoints of its ports that were computed before. All
+// external addresses of a service have the same.
+type exposedTargets struct {
+	all []target
+	// byNode has the targets that are pods of the namespace, if the service is local.
+	byNode map[netip.Addr][]target
+	local  map[coe.ServicePort]map[netip.Addr][]netip.AddrPort
+	direct map[coe.ServicePort][]netip.AddrPort
 }
 
-func newLocalTargets(targets []target, leases map[netip.Addr]*coe.Lease) localTargets {
-	here := localTargets{map[netip.Addr][]target{}, map[coe.ServicePort]map[netip.Addr][]netip.AddrPort{}}
+func (b *builder) exposedTargets(s *coe.Service, targets []target) exposedTargets {
+	of := exposedTargets{
+		targets, map[netip.Addr][]target{}, map[coe.ServicePort]map[netip.Addr][]netip.AddrPort{}, map[coe.ServicePort][]netip.AddrPort{},
+	}
+	if !s.Local {
+		return of
+	}
 	for _, t := range targets {
-		if l := leases[t.addr]; l != nil {
-			here.byNode[l.Node] = append(here.byNode[l.Node], t)
+		if l := b.pods[t.addr]; l != nil {
+			of.byNode[l.Node] = append(of.byNode[l.Node], t)
 		}
 	}
-	return here
+	return of
 }
 
-// exposedPort returns the record of an exposure. here has the targets of a local service.
-func (b *builder) exposedPort(e exposure, here localTargets) coe.ExposedPort {
+// exposedPort returns the record of an exposure of a service with targets.
+func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	p := coe.ExposedPort{Protocol: e.at.Protocol, Port: e.at.Port, Namespace: b.Namespace}
 	if e.health {
-		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(here.byNode)}
+		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(of.byNode)}
 		return p
 	}
 	p.To = netip.AddrPortFrom(e.to, e.port.Port)
@@ -116,13 +120,41 @@ func (b *builder) exposedPort(e exposure, here localTargets) coe.ExposedPort {
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
-	if e.service.Local {
-		if here.endpoints[e.port] == nil {
-			here.endpoints[e.port] = b.endpointsByNode(e, here.byNode)
+	if p.Local = e.service.Local; p.Local {
+		if _, known := of.local[e.port]; !known {
+			of.local[e.port] = b.endpointsByNode(e, of.byNode)
 		}
-		p.Local, p.Sticky, p.Endpoints = true, e.service.Affinity != 0, here.endpoints[e.port]
+		p.Endpoints = of.local[e.port]
+	} else {
+		if _, known := of.direct[e.port]; !known {
+			of.direct[e.port] = b.directEndpoints(e, of)
+		}
+		p.Direct = of.direct[e.port]
 	}
+	p.Sticky = e.service.Affinity != 0 && (p.Local || len(p.Direct) > 0)
 	return p
+}
+
+// directEndpoints returns the IPv4 endpoints of a port to which nodes lead clients themselves. There are none if an
+// endpoint is not a pod of the namespace: only OVN may lead to other addresses, which judges them like those that
+// pods send to. There are none either if there are too many, or if the place of a client decides on the endpoints of
+// the cluster address: such a service can exceed a limit of its own, and then leads nowhere.
+func (b *builder) directEndpoints(e exposure, of exposedTargets) []netip.AddrPort {
+	if e.service.InternalLocal {
+		return nil
+	}
+	list := b.sortedEndpoints(e, of.all)
+	if len(list) > coe.MaxExposedEndpoints || slices.ContainsFunc(list, func(a netip.AddrPort) bool { return b.pods[a.Addr()] == nil }) {
+		return nil
+	}
+	return list
+}
+
+// sortedEndpoints returns the IPv4 endpoints of a port, each once.
+func (b *builder) sortedEndpoints(e exposure, targets []target) []netip.AddrPort {
+	list := b.endpoints(e.service, true, e.port, targets)
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	return slices.Compact(list)
 }
 
 // exposure is a port of a service that nodes answer on.
@@ -263,15 +295,13 @@ func addressesOf(leases coe.Leases) map[netip.Addr]*coe.Lease {
 	return all
 }
 
-// endpointsByNode returns the IPv4 endpoints of a port, coe.MaxLocalEndpoints on a node at most. A node
+// endpointsByNode returns the IPv4 endpoints of a port, coe.MaxExposedEndpoints on a node at most. A node
 // has draining endpoints only if it has no others.
 func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) map[netip.Addr][]netip.AddrPort {
 	all := map[netip.Addr][]netip.AddrPort{}
 	for node, here := range targets {
-		list := b.endpoints(e.service, true, e.port, here)
-		slices.SortFunc(list, netip.AddrPort.Compare)
-		list = slices.Compact(list)
-		if list = list[:min(len(list), coe.MaxLocalEndpoints)]; len(list) > 0 {
+		list := b.sortedEndpoints(e, here)
+		if list = list[:min(len(list), coe.MaxExposedEndpoints)]; len(list) > 0 {
 			all[node] = list
 		}
 	}

@@ -286,7 +286,7 @@ func TestManyExposedAddresses(t *testing.T) {
 // The limits of endpoints count a service once, however many node ports it has. A node gets as many
 // endpoints as it can use.
 func TestManyExposedEndpoints(t *testing.T) {
-	for _, of := range []struct{ ports, pods, want int }{{41, 60, 60}, {2, 61, coe.MaxLocalEndpoints}} {
+	for _, of := range []struct{ ports, pods, want int }{{41, 60, 60}, {2, coe.MaxExposedEndpoints + 1, coe.MaxExposedEndpoints}} {
 		v := exposedView(func(s *coe.Service) {
 			s.Local, s.Ports = true, nil
 			for n := range of.ports {
@@ -310,6 +310,65 @@ func TestManyExposedEndpoints(t *testing.T) {
 		for _, p := range exposed {
 			require.Len(t, p.Endpoints[lease.Node], of.want, p.Name())
 		}
+	}
+}
+
+// Nodes lead to the endpoints of a port themselves if these are pods of the namespace, and not too many. Hints of
+// endpoints do not count: nodes are at no place.
+func TestDirectEndpoints(t *testing.T) {
+	pods := func(n int) (all []netip.Addr) {
+		for i := range n {
+			all = append(all, netip.AddrFrom4([4]byte{10, 11, 3, byte(i)}))
+		}
+		return all
+	}
+	first := netip.MustParseAddrPort("10.11.3.0:8080")
+	for name, c := range map[string]struct {
+		change func(*coe.View)
+		want   int
+		sticky bool
+	}{
+		"all are pods":     {func(*coe.View) {}, 2, false},
+		"session affinity": {func(v *coe.View) { v.Services[0].Affinity = 10800 }, 2, true},
+		"an address twice": {func(v *coe.View) { v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, first.Addr()) }, 2, false},
+		"hints": {func(v *coe.View) {
+			v.Services[0].Distributes = true
+			v.Endpoints[0].Places = []coe.Place{{Hints: &coe.Hints{Zones: []string{"a"}}}, {Hints: &coe.Hints{Zones: []string{"b"}}}}
+		}, 2, false},
+		"one drains": {func(v *coe.View) {
+			e := v.Endpoints[0]
+			e.Addresses, e.Terminating = e.Addresses[:1], e.Addresses[1:]
+		}, 1, false},
+		"all drain": {func(v *coe.View) {
+			e := v.Endpoints[0]
+			e.Addresses, e.Terminating = nil, e.Addresses
+		}, 2, false},
+		"as many as possible": {func(v *coe.View) { v.Endpoints[0].Addresses = pods(coe.MaxExposedEndpoints) }, coe.MaxExposedEndpoints, false},
+		"too many":            {func(v *coe.View) { v.Endpoints[0].Addresses = pods(coe.MaxExposedEndpoints + 1) }, 0, false},
+		"one is not a pod": {func(v *coe.View) {
+			v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, netip.MustParseAddr("172.30.1.9"))
+			v.Services[0].Affinity = 10800
+		}, 0, false},
+		"the pod of a released lease":    {func(v *coe.View) { v.Leases[len(v.Leases)-1].Released = 1 }, 0, false},
+		"none":                           {func(v *coe.View) { v.Endpoints = nil }, 0, false},
+		"internalTrafficPolicy is Local": {func(v *coe.View) { v.Services[0].InternalLocal = true }, 0, false},
+		"pods that the service names":    {func(v *coe.View) { v.Endpoints, v.Services[0].PodEndpoints = nil, []string{uid1, uid2} }, 2, false},
+	} {
+		v := exposedView(func(s *coe.Service) { s.Ports = s.Ports[:1] })
+		lease := *v.Leases[0]
+		lease.Addresses = nil
+		for _, a := range pods(coe.MaxExposedEndpoints + 1) {
+			lease.Addresses = append(lease.Addresses, coe.LeasedAddress{Address: a})
+		}
+		v.Leases = append(v.Leases, &lease)
+		v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = pods(2), nil
+		c.change(&v)
+		port := mapping.ExposedPorts(v, exposing())[0]
+		require.Len(t, port.Direct, c.want, name)
+		require.True(t, slices.IsSortedFunc(port.Direct, netip.AddrPort.Compare), name)
+		require.Equal(t, c.sticky, port.Sticky, name)
+		require.Empty(t, port.Endpoints, name)
+		require.Equal(t, netip.MustParseAddrPort("10.96.0.20:80"), port.To, name)
 	}
 }
 

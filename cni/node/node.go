@@ -218,35 +218,36 @@ func (n *Node) syncPorts(ctx context.Context, place *uplink.Place) error {
 		n.hosts.failure = errors.New("the bridge has not sent the ports of services since the node booted")
 		return nil
 	}
-	ports := nodeports.Ports{Services: portsOf(exposed, place)}
+	ports, hosts := portsOf(exposed, place), nodeports.Hosts{}
 	at := nodeports.Place{
 		Edge: place.Edge, Network: networkOf(place), Inside: slices.Concat(place.Pods, place.Services), Node: place.Address,
 		ByGateways: only4(place.Gateways), HostPorts: servesHostPorts(place),
 	}
 	var unread error
 	if at.HostPorts {
-		ports.Hosts, unread = n.hostPorts(ctx, place)
-		ports.HostsUnknown = unread != nil
+		hosts.Ports, unread = n.hostPorts(ctx, place)
+		hosts.Unknown = unread != nil
 	}
-	loopback := ports.HostsUnknown || slices.ContainsFunc(ports.Hosts, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })
+	loopback := hosts.Unknown || slices.ContainsFunc(hosts.Ports, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })
 	if !loopback { // before the table, which may have no rules for it any more
 		if n.hosts.failure = n.allowLoopback(false); n.hosts.failure != nil {
 			return n.hosts.failure
 		}
 	}
-	changed, err := n.ports.Sync(at, ports, nodes)
+	n.ports.Replace(ports)
+	changed, err := n.ports.Sync(at, hosts, nodes)
 	if n.hosts.failure = unread; !n.ports.Current() {
 		n.hosts.failure = errors.Join(unread, err)
 	}
-	if loopback && !ports.HostsUnknown && n.ports.Current() {
+	if loopback && !hosts.Unknown && n.ports.Current() {
 		err = errors.Join(err, n.allowLoopback(true))
 	}
 	if err = errors.Join(unread, err); err == nil {
-		n.metrics.ports.Set(float64(len(ports.Services)))
-		n.metrics.hostPorts.Set(float64(len(ports.Hosts)))
+		n.metrics.ports.Set(float64(len(ports)))
+		n.metrics.hostPorts.Set(float64(len(hosts.Ports)))
 	}
 	if changed {
-		n.log.Debug("updated the node ports of services and the host ports of pods", "ports", len(ports.Services), "hostPorts", len(ports.Hosts))
+		n.log.Debug("updated the node ports of services and the host ports of pods", "ports", len(ports), "hostPorts", len(hosts.Ports))
 	}
 	return err
 }
@@ -422,7 +423,8 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if err := n.allowLoopback(false); err != nil {
 		return nil, err // the table keeps others out
 	}
-	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Ports{}, nil) // first: they need the rules and the link
+	n.ports.Replace(nil)
+	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil) // first: they need the rules and the link
 	if removed {
 		changes = append(changes, "node ports")
 	}

@@ -185,9 +185,17 @@ func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports
 		for _, to := range e.Endpoints {
 			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
 		}
+		if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) }) {
+			p.Endpoints = nil // the pod network knows the way
+		}
 		ports = append(ports, p)
 	}
 	return ports
+}
+
+// inside reports whether the node routes an address to the pod network because pods can have it.
+func inside(place *uplink.Place, a netip.Addr) bool {
+	return slices.ContainsFunc(place.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

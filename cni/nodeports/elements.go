@@ -1,8 +1,8 @@
 package nodeports
 
 import (
+	"bytes"
 	"cmp"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -10,19 +10,18 @@ import (
 	"strings"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink/nl"
 	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 )
 
-// The sets and maps of the table. A port with one endpoint is in singles, with several in endpoints or
-// stickies, and a local port without any is in locals. The address of a port on every address of the node
-// is everyAddress.
+// The sets and maps of the table. The address of a port on every address of the node is family.every.
 const (
 	services  = "services"  // address . protocol . port : cluster address . port of the service
-	singles   = "singles"   // address . protocol . port : address . port of the endpoint
+	balancers = "balancers" // address . protocol . port : the chain that chooses a slot
 	endpoints = "endpoints" // address . protocol . port . slot : address . port of an endpoint
-	stickies  = "stickies"  // the same for sticky ports
-	locals    = "locals"    // address . protocol . port
+	edged     = "edged"     // address . protocol . port, if endpoints see the edge address instead of the client
 	externals = "externals" // the external addresses of services
 	hosts     = "hosts"     // address . protocol . port : address . port of the pod
 
@@ -32,113 +31,118 @@ const (
 	nodesSet = "nodes" // addresses of nodes
 )
 
-// everyAddress stands for every address of the node in a key.
-var everyAddress = netip.IPv4Unspecified()
-
-// key identifies an element of a set.
-type key struct{ set, key string }
-
-// elements are the elements of all sets: the value of each key, which is empty in a set that is not a map.
-type elements map[key]string
-
-var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
-
-// elementsOf returns the elements for ports, without invalid ports and endpoints, which it reports.
-func elementsOf(ports Ports, nodes []netip.Addr) (all elements, invalid error) {
-	all = elements{}
-	for _, p := range ports.Services {
-		invalid = errors.Join(invalid, all.add(p))
-	}
-	for _, p := range ports.Hosts {
-		invalid = errors.Join(invalid, all.addHost(p))
-	}
-	for _, n := range nodes {
-		if n.Is4() {
-			all[key{nodesSet, string(n.AsSlice())}] = ""
-		}
-	}
-	return all, invalid
+// group identifies elements that change together, in one transaction. With a part of them, a port would lead
+// elsewhere.
+type group struct {
+	// set is services for all elements of a port of a service, otherwise the set of the only element.
+	set string
+	// at is a port, or only an address.
+	at portKey
 }
 
-// add adds the elements of a port.
-func (e elements) add(p Port) (invalid error) {
-	at := portKey{everyAddress, protocols[p.Protocol], p.Number}.bytes()
-	switch {
-	case protocols[p.Protocol] == 0 || p.Number == 0:
-		return fmt.Errorf("%s: the protocol or the port is invalid", p)
-	case !valid(p.Service):
-		return fmt.Errorf("%s: the cluster address %s is not an IPv4 address with a port", p, p.Service)
-	case p.Address.Is4() && !p.Address.IsUnspecified():
-		at = portKey{p.Address, protocols[p.Protocol], p.Number}.bytes()
-		e[key{externals, string(p.Address.AsSlice())}] = ""
-	case p.Address.IsValid():
-		return fmt.Errorf("%s: the address is not an IPv4 address of a service", p)
-	}
-	e[key{services, at}] = addressOf(p.Service)
-	if p.Restricted {
-		e[key{restricted, at}] = ""
-		for _, r := range ranges(p.Sources) {
-			e[key{sources, at + string(r.From().AsSlice()) + at + string(r.To().AsSlice())}] = ""
-		}
-	}
-	if !p.Local {
-		return nil
-	}
-	var to []string
-	for _, a := range p.Endpoints {
-		if valid(a) {
-			to = append(to, addressOf(a))
-		} else {
-			invalid = errors.Join(invalid, fmt.Errorf("%s: the endpoint %s is not an IPv4 address with a port", p, a))
-		}
-	}
-	switch len(to) {
-	case 0:
-		e[key{locals, at}] = ""
-	case 1:
-		e[key{singles, at}] = to[0]
+func (g group) compare(o group) int {
+	return cmp.Or(strings.Compare(g.set, o.set), g.at.address.Compare(o.at.address), cmp.Compare(g.at.protocol, o.at.protocol), cmp.Compare(g.at.number, o.at.number))
+}
+
+// isPort reports whether the node answers on a port because of the group.
+func (g group) isPort() bool { return g.set == services || g.set == hosts }
+
+// element is an element of a set. The value is empty in a set that is not a map.
+type element struct{ set, key, value string }
+
+func (e element) compare(o element) int {
+	return cmp.Or(strings.Compare(e.set, o.set), strings.Compare(e.key, o.key))
+}
+
+// content has elements by group, each group sorted.
+type content map[group][]element
+
+// add adds an element that was read from the table.
+func (c content) add(f *family, e element) {
+	g := group{set: e.set}
+	switch e.set {
+	case nodesSet, externals:
+		g.at.address, _ = netip.AddrFromSlice([]byte(e.key))
+	case hosts:
+		g.at = f.parse(e.key)
 	default:
-		set := endpoints
-		if p.Sticky {
-			set = stickies
-		}
-		for slot := range Slots {
-			e[key{set, at + string(binary.NativeEndian.AppendUint32(nil, uint32(slot)))}] = to[slot%len(to)]
-		}
+		g.set = services
+		g.at = f.parse(e.key)
 	}
-	return invalid
+	c[g] = append(c[g], e)
 }
 
-// copyHosts copies the host ports to another table, and reports whether there are any.
-func (e elements) copyHosts(to elements) (copied bool) {
-	for k, pod := range e {
-		if k.set == hosts {
-			to[k], copied = pod, true
-		}
-	}
-	return copied
-}
-
-// addHost adds the element of a host port.
-func (e elements) addHost(p HostPort) (invalid error) {
-	at := key{hosts, portKey{p.Address, protocols[p.Protocol], p.Number}.bytes()}
+// service returns the elements of a port of a service, without invalid endpoints. A port that is invalid has none.
+func (f *family) service(p Port) (at portKey, all []element, err error) {
+	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
 	switch {
-	case protocols[p.Protocol] == 0 || p.Number == 0 || !p.Address.Is4():
-		return fmt.Errorf("%s: the address, the protocol or the port is invalid", p)
-	case !valid(p.Pod):
-		return fmt.Errorf("%s: the pod's address %s is not an IPv4 address with a port", p, p.Pod)
-	case e[at] != "" && e[at] != addressOf(p.Pod):
-		return fmt.Errorf("%s: it belongs to another pod than %s", p, p.Pod)
+	case err != nil:
+	case !f.leadsTo(p.Service):
+		err = fmt.Errorf("the cluster address %s is not an %s address with a port", p.Service, f.name)
+	case p.Address.IsValid() && (!f.has(p.Address) || p.Address.IsUnspecified()):
+		err = fmt.Errorf("the address is not an %s address of a service", f.name)
 	}
-	e[at] = addressOf(p.Pod)
-	return nil
+	if err != nil {
+		return at, nil, fmt.Errorf("%s: %w", p, err)
+	}
+	key := at.bytes()
+	all = []element{{services, key, addressOf(p.Service)}}
+	if p.Restricted {
+		all = append(all, element{restricted, key, ""})
+		for _, r := range f.ranges(p.Sources) {
+			all = append(all, element{sources, key + string(r.From().AsSlice()) + key + string(r.To().AsSlice()), ""})
+		}
+	}
+	to, invalid := f.endpoints(p)
+	if len(to) > 0 || p.Local {
+		all = append(all, element{balancers, key, chainOf(len(to), p.Sticky)})
+	}
+	if len(to) > 0 && !p.Local {
+		all = append(all, element{edged, key, ""})
+	}
+	for slot, endpoint := range to {
+		all = append(all, element{endpoints, key + numberOf(uint32(slot)), endpoint})
+	}
+	slices.SortFunc(all, element.compare)
+	return at, all, invalid
 }
 
-// ranges returns the IPv4 addresses of prefixes, as ranges that do not overlap.
-func ranges(prefixes []netip.Prefix) []netipx.IPRange {
+// endpoints returns the endpoints to which a port leads, at most MaxEndpoints. A port that is not local leads to all
+// of them or to none.
+func (f *family) endpoints(p Port) (to []string, invalid error) {
+	for _, a := range p.Endpoints {
+		switch {
+		case !f.leadsTo(a):
+			invalid = errors.Join(invalid, fmt.Errorf("%s: the endpoint %s is not an %s address with a port", p, a, f.name))
+		case len(to) == MaxEndpoints:
+			invalid = errors.Join(invalid, fmt.Errorf("%s: the endpoint %s is one too many: want at most %d", p, a, MaxEndpoints))
+		default:
+			to = append(to, addressOf(a))
+		}
+	}
+	if invalid != nil && !p.Local {
+		return nil, invalid
+	}
+	return to, invalid
+}
+
+// host returns the element of a host port.
+func (f *family) host(p HostPort) (at portKey, one []element, err error) {
+	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
+	switch {
+	case err != nil || !f.has(p.Address):
+		return at, nil, fmt.Errorf("%s: the address, the protocol or the port is invalid", p)
+	case !f.leadsTo(p.Pod):
+		return at, nil, fmt.Errorf("%s: the pod's address %s is not an %s address with a port", p, p.Pod, f.name)
+	}
+	return at, []element{{hosts, at.bytes(), addressOf(p.Pod)}}, nil
+}
+
+// ranges returns the addresses of the family in prefixes, as ranges that do not overlap.
+func (f *family) ranges(prefixes []netip.Prefix) []netipx.IPRange {
 	var all netipx.IPSetBuilder
 	for _, p := range prefixes {
-		if p.Addr().Is4() {
+		if f.has(p.Addr()) {
 			all.AddPrefix(p)
 		}
 	}
@@ -149,148 +153,118 @@ func ranges(prefixes []netip.Prefix) []netipx.IPRange {
 	return set.Ranges()
 }
 
-// element returns an element with a value. The key of an interval has two halves.
-func (k key) element(value string) nftables.SetElement {
-	e := nftables.SetElement{Key: []byte(k.key), Val: []byte(value)}
-	if k.set == sources {
-		e.Key, e.KeyEnd = e.Key[:len(e.Key)/2], e.Key[len(e.Key)/2:]
+// chainOf returns the name of the chain that chooses one of n endpoints.
+func chainOf(n int, sticky bool) string {
+	switch {
+	case n == 0:
+		return noEndpoint
+	case sticky:
+		return fmt.Sprintf("client-of-%d", n)
 	}
-	return e
+	return fmt.Sprintf("any-of-%d", n)
 }
 
-func valid(a netip.AddrPort) bool { return a.Addr().Is4() && a.Port() != 0 }
-
-// portOf returns a port in the form of nftables, padded to a register.
-func portOf(port uint16) string {
-	return string(binary.BigEndian.AppendUint16(nil, port)) + "\x00\x00"
+// keyOnly returns the element for nftables without its value. The key of an interval has two halves.
+func (e element) keyOnly() nftables.SetElement {
+	if e.set == sources {
+		half := len(e.key) / 2
+		return nftables.SetElement{Key: []byte(e.key[:half]), KeyEnd: []byte(e.key[half:])}
+	}
+	return nftables.SetElement{Key: []byte(e.key)}
 }
 
-func addressOf(a netip.AddrPort) string { return string(a.Addr().AsSlice()) + portOf(a.Port()) }
+// nft returns the element for nftables.
+func (e element) nft() nftables.SetElement {
+	n := e.keyOnly()
+	if e.set == balancers {
+		n.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: e.value}
+	} else {
+		n.Val = []byte(e.value)
+	}
+	return n
+}
 
-// diff returns the keys whose elements differ. Those of one port are together.
-func (e elements) diff(want elements) (changed []key) {
-	for k, value := range want {
-		if has, found := e[k]; !found || has != value {
-			changed = append(changed, k)
+// valueOf returns the value of an element of a set that was read: of balancers the name of the chain.
+func valueOf(set *nftables.Set, e nftables.SetElement) string {
+	if set.Name != balancers {
+		return string(e.Val)
+	}
+	attributes, err := nl.ParseRouteAttr(e.Val)
+	if err != nil {
+		return ""
+	}
+	for _, a := range attributes {
+		if a.Attr.Type == unix.NFTA_VERDICT_CHAIN {
+			return string(bytes.TrimRight(a.Value, "\x00"))
 		}
 	}
-	for k := range e {
-		if _, wanted := want[k]; !wanted {
-			changed = append(changed, k)
+	return ""
+}
+
+// change is a changed element: what the table has, and what is wanted.
+type change struct {
+	element
+	has, wanted bool
+}
+
+// changesOf returns the elements that differ. One with another value is removed and added.
+func changesOf(have, want []element) (all []change) {
+	for len(have)+len(want) > 0 {
+		order := 0
+		switch {
+		case len(have) == 0:
+			order = 1
+		case len(want) == 0:
+			order = -1
+		default:
+			order = have[0].compare(want[0])
 		}
-	}
-	slices.SortFunc(changed, func(a, b key) int {
-		return cmp.Or(a.port().compare(b.port()), strings.Compare(a.set, b.set), strings.Compare(a.key, b.key))
-	})
-	return changed
-}
-
-// portKey identifies a port; zero for elements that belong to none.
-type portKey struct {
-	address  netip.Addr // everyAddress for a port on every address of the node
-	protocol byte
-	number   uint16
-}
-
-func (p portKey) compare(o portKey) int {
-	return cmp.Or(p.address.Compare(o.address), cmp.Compare(p.protocol, o.protocol), cmp.Compare(p.number, o.number))
-}
-
-// bytes returns the begin of the keys of the port's elements.
-func (p portKey) bytes() string {
-	return string(p.address.AsSlice()) + string([]byte{p.protocol, 0, 0, 0}) + portOf(p.number)
-}
-
-// port returns the port that an element belongs to.
-func (k key) port() portKey {
-	if k.set == nodesSet || k.set == externals {
-		return portKey{}
-	}
-	address, _ := netip.AddrFromSlice([]byte(k.key[:4]))
-	return portKey{address, k.key[4], binary.BigEndian.Uint16([]byte(k.key[8:10]))}
-}
-
-// batches divides changes, in the order of diff, into transactions of at most most elements. All
-// elements of a port are in one transaction: with a part of them, a local port would lead to its service.
-func batches(changes []key, most int) (all [][]key) {
-	for len(changes) > 0 {
-		n := together(changes)
-		for n < len(changes) && n+together(changes[n:]) <= most {
-			n += together(changes[n:])
-		}
-		all = append(all, changes[:n])
-		changes = changes[n:]
-	}
-	return all
-}
-
-// together returns how many of the first changes belong together.
-func together(changes []key) int {
-	port := changes[0].port()
-	if port == (portKey{}) {
-		return 1
-	}
-	if n := slices.IndexFunc(changes, func(k key) bool { return k.port() != port }); n > 0 {
-		return n
-	}
-	return len(changes)
-}
-
-func table() *nftables.Table {
-	return &nftables.Table{Family: nftables.TableFamilyIPv4, Name: TableName}
-}
-
-// sets returns the sets of the table.
-func sets() []*nftables.Set {
-	at := []nftables.SetDatatype{nftables.TypeIPAddr, nftables.TypeInetProto, nftables.TypeInetService}
-	slot := append(slices.Clone(at), nftables.TypeMark) // a number in the order of the processor
-	to := nftables.MustConcatSetType(nftables.TypeIPAddr, nftables.TypeInetService)
-	return []*nftables.Set{
-		{Table: table(), Name: services, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
-		{Table: table(), Name: singles, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
-		{Table: table(), Name: endpoints, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
-		{Table: table(), Name: stickies, IsMap: true, KeyType: nftables.MustConcatSetType(slot...), DataType: to},
-		{Table: table(), Name: locals, KeyType: nftables.MustConcatSetType(at...)},
-		{Table: table(), Name: restricted, KeyType: nftables.MustConcatSetType(at...)},
-		{Table: table(), Name: sources, KeyType: nftables.MustConcatSetType(append(slices.Clone(at), nftables.TypeIPAddr)...), Interval: true, Concatenation: true},
-		{Table: table(), Name: externals, KeyType: nftables.TypeIPAddr},
-		{Table: table(), Name: hosts, IsMap: true, KeyType: nftables.MustConcatSetType(at...), DataType: to},
-		{Table: table(), Name: nodesSet, KeyType: nftables.TypeIPAddr},
-	}
-}
-
-// targets returns where each port leads.
-func (e elements) targets() map[portKey]map[string]bool {
-	all := map[portKey]map[string]bool{}
-	for k, value := range e {
-		at := k.port()
-		if at == (portKey{}) {
-			continue
-		}
-		if all[at] == nil {
-			all[at] = map[string]bool{}
-		}
-		if value != "" {
-			all[at][value] = true
-		}
-	}
-	return all
-}
-
-// restricted returns the clients of each restricted port.
-func (e elements) restricted() map[portKey][]netipx.IPRange {
-	all := map[portKey][]netipx.IPRange{}
-	for k := range e {
-		switch at := k.port(); k.set {
-		case restricted:
-			if _, found := all[at]; !found {
-				all[at] = nil
+		switch {
+		case order < 0:
+			all, have = append(all, change{have[0], true, false}), have[1:]
+		case order > 0:
+			all, want = append(all, change{want[0], false, true}), want[1:]
+		default:
+			if have[0] != want[0] {
+				all = append(all, change{want[0], true, true})
 			}
-		case sources:
-			from, _ := netip.AddrFromSlice([]byte(k.key[12:16]))
-			to, _ := netip.AddrFromSlice([]byte(k.key[28:32]))
-			all[at] = append(all[at], netipx.IPRangeFrom(from, to))
+			have, want = have[1:], want[1:]
 		}
 	}
 	return all
+}
+
+// batches divides the changes of groups into transactions of at most most elements. All changes of a group are in one
+// transaction.
+func batches(groups [][]change, most int) (all [][]change) {
+	for _, g := range groups {
+		if last := len(all) - 1; last >= 0 && len(all[last])+len(g) <= most {
+			all[last] = append(all[last], g...)
+		} else {
+			all = append(all, slices.Clone(g))
+		}
+	}
+	return all
+}
+
+// sets returns the sets of a table.
+func (f *family) sets() []*nftables.Set {
+	table := f.nftable()
+	number := nftables.TypeMark // in the order of the processor
+	at := []nftables.SetDatatype{f.address, nftables.TypeInetProto, nftables.TypeInetService}
+	with := func(more nftables.SetDatatype) nftables.SetDatatype {
+		return nftables.MustConcatSetType(append(slices.Clone(at), more)...)
+	}
+	port, to := nftables.MustConcatSetType(at...), nftables.MustConcatSetType(f.address, nftables.TypeInetService)
+	return []*nftables.Set{
+		{Table: table, Name: services, IsMap: true, KeyType: port, DataType: to},
+		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
+		{Table: table, Name: endpoints, IsMap: true, KeyType: with(number), DataType: to},
+		{Table: table, Name: edged, KeyType: port},
+		{Table: table, Name: restricted, KeyType: port},
+		{Table: table, Name: sources, KeyType: with(f.address), Interval: true, Concatenation: true},
+		{Table: table, Name: externals, KeyType: f.address},
+		{Table: table, Name: hosts, IsMap: true, KeyType: port, DataType: to},
+		{Table: table, Name: nodesSet, KeyType: f.address},
+	}
 }

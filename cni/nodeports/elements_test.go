@@ -1,7 +1,7 @@
 package nodeports
 
 import (
-	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"testing"
@@ -10,50 +10,93 @@ import (
 	"github.com/vishvananda/netns"
 )
 
-// All elements of a port change in one transaction, whatever changes with it. No transaction is too large.
-func TestBatches(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	random := func() (ports Ports, nodes []netip.Addr) {
-		for n := range uint16(300) {
-			p := Port{Address: [...]netip.Addr{{}, netip.MustParseAddr("198.51.100.10")}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
-			for range rng.IntN(4) {
-				p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(9))}), 8080))
-			}
-			for i := range rng.IntN(100) {
-				p.Restricted = true
-				p.Sources = append(p.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(2 * i), byte(rng.IntN(2))}), 32))
-			}
-			if rng.IntN(5) > 0 {
-				ports.Services = append(ports.Services, p)
-			}
+// randomPorts returns ports, host ports and nodes.
+func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Addr) {
+	for n := range uint16(300) {
+		p := Port{Address: [...]netip.Addr{{}, netip.AddrFrom4([4]byte{198, 51, 100, byte(rng.IntN(3))})}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
+		for i := range rng.IntN(4) * rng.IntN(22) {
+			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(i), byte(rng.IntN(9))}), 8080))
 		}
-		for n := range uint16(100) {
-			ports.Hosts = append(ports.Hosts, HostPort{
-				netip.IPv4Unspecified(), "udp", 8000 + n, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80),
-			})
+		for i := range rng.IntN(100) {
+			p.Restricted = true
+			p.Sources = append(p.Sources, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 1, byte(2 * i), byte(rng.IntN(2))}), 32))
 		}
-		for range rng.IntN(2000) {
-			nodes = append(nodes, netip.AddrFrom4([4]byte{192, 0, byte(rng.IntN(9)), byte(rng.IntN(256))}))
+		if rng.IntN(5) > 0 {
+			ports = append(ports, p)
 		}
-		return ports, nodes
 	}
+	for n := range uint16(100) {
+		at = append(at, HostPort{netip.IPv4Unspecified(), "udp", 8000 + n, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80)})
+	}
+	for range rng.IntN(2000) {
+		nodes = append(nodes, netip.AddrFrom4([4]byte{192, 0, byte(rng.IntN(9)), byte(rng.IntN(256))}))
+	}
+	return ports, at, nodes
+}
+
+// flat returns the values of all elements, by set and key.
+func flat(c content) map[[2]string]string {
+	all := map[[2]string]string{}
+	for _, elements := range c {
+		for _, e := range elements {
+			all[[2]string{e.set, e.key}] = e.value
+		}
+	}
+	return all
+}
+
+// Changing ports one by one makes the same changes as replacing all, and leads to the wanted content. All elements of a port
+// change in one transaction, whatever changes with it. No transaction is too large.
+func TestChanges(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
 	for range 20 {
-		before, err := elementsOf(random())
-		require.NoError(t, err)
-		after, err := elementsOf(random())
-		require.NoError(t, err)
-		in, total := map[portKey]int{}, 0
-		for n, batch := range batches(before.diff(after), maxChanges) {
+		one, all := New(Config{}), New(Config{})
+		before, at, nodes := randomPorts(rng)
+		for _, table := range []*Table{one, all} {
+			table.Replace(before)
+			table.putHosts(at)
+			table.putNodes(nodes)
+			table.settle(true, 1)
+		}
+		has := flat(one.want)
+		after, at, nodes := randomPorts(rng)
+		for _, p := range before {
+			one.Remove(p)
+		}
+		for _, p := range after {
+			one.Put(p)
+		}
+		all.Replace(after)
+		for _, table := range []*Table{one, all} {
+			table.putHosts(at)
+			table.putNodes(nodes)
+		}
+		require.Equal(t, one.want, all.want)
+		require.Equal(t, one.ports, all.ports)
+		changes := one.changes()
+		require.Equal(t, changes, all.changes())
+
+		groups := 0
+		for _, batch := range batches(changes, maxChanges) {
 			require.LessOrEqual(t, len(batch), maxChanges)
-			total += len(batch)
-			for _, k := range batch {
-				if first, seen := in[k.port()]; k.port() != (portKey{}) {
-					require.True(t, !seen || first == n, fmt.Sprint(k.port()))
-					in[k.port()] = n
+			for len(batch) > 0 { // whole groups
+				require.Equal(t, changes[groups], batch[:len(changes[groups])])
+				batch, groups = batch[len(changes[groups]):], groups+1
+			}
+		}
+		require.Len(t, changes, groups)
+		for _, g := range changes {
+			for _, c := range g {
+				key := [2]string{c.set, c.key}
+				value, is := has[key]
+				require.Equal(t, c.has, is)
+				require.True(t, !c.has || !c.wanted || value != c.value)
+				if delete(has, key); c.wanted {
+					has[key] = c.value
 				}
 			}
 		}
-		require.Len(t, before.diff(after), total)
+		require.True(t, maps.Equal(has, flat(one.want)))
 	}
 }
 
@@ -61,15 +104,18 @@ func TestBatches(t *testing.T) {
 func TestForgetAgain(t *testing.T) {
 	table := New(Config{Netns: netns.NsHandle(1 << 20)}) // there is no such namespace
 	table.unforgotten = map[portKey]bool{}
-	port := func(number uint16) elements {
-		all, err := elementsOf(Ports{Services: []Port{{Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}}}, nil)
-		require.NoError(t, err)
-		return all
+	port := func(number uint16) Port {
+		return Port{Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}
 	}
-	table.noteChanged(port(1), port(2))
-	require.ErrorContains(t, table.forget(port(2)), "forget the UDP connections")
-	table.noteChanged(port(2), port(2))
-	require.Equal(t, map[portKey]bool{{everyAddress, 17, 1}: true, {everyAddress, 17, 2}: true}, table.unforgotten)
-	table.noteChanged(nil, port(2))
+	table.Replace([]Port{port(1)})
+	table.settle(true, 1)
+	table.Replace([]Port{port(2)})
+	table.noteChanged(true)
+	require.ErrorContains(t, table.forget(), "forget the UDP connections")
+	table.settle(true, 2)
+	table.noteChanged(true)
+	every := netip.IPv4Unspecified()
+	require.Equal(t, map[portKey]bool{{every, 17, 1}: true, {every, 17, 2}: true}, table.unforgotten)
+	table.noteChanged(false)
 	require.Nil(t, table.unforgotten, "all")
 }

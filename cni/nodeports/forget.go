@@ -15,16 +15,16 @@ import (
 )
 
 // noteChanged notes the ports that are about to change, for forget: all if the former content is not known.
-func (t *Table) noteChanged(before, now elements) {
-	if before == nil {
+func (t *Table) noteChanged(known bool) {
+	if !known {
 		t.unforgotten = nil
 	}
 	if t.unforgotten == nil {
 		return
 	}
-	for _, k := range before.diff(now) {
-		if port := k.port(); port.protocol == unix.IPPROTO_UDP {
-			t.unforgotten[port] = true
+	for g, had := range t.former {
+		if g.isPort() && g.at.protocol == unix.IPPROTO_UDP && !slices.Equal(had, t.want[g]) {
+			t.unforgotten[g.at] = true
 		}
 	}
 }
@@ -33,11 +33,11 @@ func (t *Table) noteChanged(before, now elements) {
 // client that keeps sending would never reach another endpoint. If it fails, the next call repeats it.
 // The first one is about all ports if there are ports or a table, because an earlier process may have ended
 // before.
-func (t *Table) forget(now elements) error {
+func (t *Table) forget() error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
-	if err := forget(t.cfg.Netns, stale{t.unforgotten, now.targets(), t.place.Inside, now.restricted()}.matches); err != nil {
+	if err := t.family.forget(t.cfg.Netns, t.isStale); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
@@ -47,7 +47,7 @@ func (t *Table) forget(now elements) error {
 // ForgetOthers deletes the kernel's connections of others than the node's programs whose source was
 // translated to an address. Their next packets begin them again, by the rules of now.
 func ForgetOthers(ns netns.NsHandle, source netip.Addr) error {
-	if err := forget(ns, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
+	if err := ipv4.forget(ns, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
 		return fmt.Errorf("forget the connections of others with source %s: %w", source, err)
 	}
 	return nil
@@ -73,34 +73,26 @@ var _ netlink.CustomConntrackFilter = filter(nil)
 func (m filter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool { return m(f) }
 
 // forget deletes the connections of a network namespace that match.
-func forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
+func (f *family) forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return err
 	}
 	defer h.Close()
-	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) })
+	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, f.number) })
 	if err != nil {
 		return err
 	}
 	_, err = links.Dump(func() (none []struct{}, err error) {
-		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, unix.AF_INET, filter(func(f *netlink.ConntrackFlow) bool { return matches(f, own) }))
+		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(f.number), filter(func(f *netlink.ConntrackFlow) bool { return matches(f, own) }))
 		return none, err
 	})
 	return err
 }
 
-// stale matches UDP connections to ports of services that do not lead to a target of the port, or whose
-// client must not reach it.
-type stale struct {
-	changed map[portKey]bool // nil: all ports
-	targets map[portKey]map[string]bool
-	inside  []netip.Prefix // the addresses of pods and services
-	// restricted has the clients of each restricted port.
-	restricted map[portKey][]netipx.IPRange
-}
-
-func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
+// isStale reports whether a connection is one of UDP to a port that does not lead to a target of the port, or
+// whose client must not reach it.
+func (t *Table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
 	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
 	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 { // zones belong to the switch
@@ -108,26 +100,56 @@ func (s stale) matches(f *netlink.ConntrackFlow, own addresses) bool {
 	}
 	address, to = address.Unmap(), to.Unmap()
 	at := portKey{address, f.Forward.Protocol, f.Forward.DstPort}
-	if _, external := s.targets[at]; !external && !s.changed[at] && own.has(f.Forward.DstIP) {
-		at.address = everyAddress
+	if !t.has(at) && !t.unforgotten[at] && own.has(f.Forward.DstIP) {
+		at.address = t.family.every
 	}
-	return s.concerns(at, address, to) && (!s.targets[at][addressOf(netip.AddrPortFrom(to, f.Reverse.SrcPort))] || s.refused(at, f.Forward.SrcIP))
+	return t.concerns(at, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort)) || t.refuses(at, f.Forward.SrcIP))
 }
 
-// refused reports whether a client must not reach a port.
-func (s stale) refused(at portKey, client net.IP) bool {
-	ranges, only := s.restricted[at]
+// has reports whether the node answers on a port.
+func (t *Table) has(at portKey) bool {
+	return t.want[group{services, at}] != nil || t.want[group{hosts, at}] != nil
+}
+
+// leads reports whether a port leads to a target.
+func (t *Table) leads(at portKey, to netip.AddrPort) bool {
+	is := func(e element) bool { return e.value == addressOf(to) }
+	return slices.ContainsFunc(t.want[group{services, at}], is) || slices.ContainsFunc(t.want[group{hosts, at}], is)
+}
+
+// refuses reports whether a client must not reach a port.
+func (t *Table) refuses(at portKey, client net.IP) bool {
 	from, _ := netip.AddrFromSlice(client)
-	return only && !slices.ContainsFunc(ranges, func(r netipx.IPRange) bool { return r.Contains(from.Unmap()) })
+	from = from.Unmap()
+	only := false
+	for _, e := range t.want[group{services, at}] {
+		switch e.set {
+		case restricted:
+			only = true
+		case sources:
+			if t.family.rangeOf(e).Contains(from) {
+				return false
+			}
+		}
+	}
+	return only
+}
+
+// rangeOf returns the clients of an element of sources.
+func (f *family) rangeOf(e element) netipx.IPRange {
+	size := int(f.size)
+	half := len(e.key) / 2
+	first, _ := netip.AddrFromSlice([]byte(e.key[half-size : half]))
+	last, _ := netip.AddrFromSlice([]byte(e.key[2*half-size:]))
+	return netipx.IPRangeFrom(first, last)
 }
 
 // concerns reports whether a connection can be one of a port. If all ports count, these are the
 // ports that are there now, and those whose connections were led to a pod or a service. Such a connection
 // of another program begins again with its next packet.
-func (s stale) concerns(at portKey, asked, to netip.Addr) bool {
-	if s.changed != nil {
-		return s.changed[at]
+func (t *Table) concerns(at portKey, asked, to netip.Addr) bool {
+	if t.unforgotten != nil {
+		return t.unforgotten[at]
 	}
-	_, exists := s.targets[at]
-	return exists || asked != to && slices.ContainsFunc(s.inside, func(p netip.Prefix) bool { return p.Contains(to) })
+	return t.has(at) || asked != to && slices.ContainsFunc(t.place.Inside, func(p netip.Prefix) bool { return p.Contains(to) })
 }

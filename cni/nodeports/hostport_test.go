@@ -34,7 +34,7 @@ func host(address, protocol string, number uint16, pod string) nodeports.HostPor
 func TestHostPorts(t *testing.T) {
 	w := newWorld(t)
 	w.run(w.node, "ip addr add 192.0.2.9/24 dev eth0; sysctl -q -w net.ipv4.conf.coe0.route_localnet=1")
-	ports := nodeports.Ports{Hosts: []nodeports.HostPort{
+	ports := serving{Hosts: []nodeports.HostPort{
 		host("", "tcp", 8080, pod1), host("", "udp", 8080, pod2),
 		host("127.0.0.1", "tcp", 9000, pod1), host(node, "tcp", 9000, pod2), host(node, "udp", 9000, pod1),
 	}}
@@ -64,9 +64,9 @@ func TestHostPorts(t *testing.T) {
 		require.ErrorContains(t, err, "refused", elsewhere)
 	}
 
-	unknown := nodeports.Ports{HostsUnknown: true}
+	unknown := serving{HostsUnknown: true}
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	changed, err := again.Sync(hosting, unknown, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := unknown.sync(again, hosting, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 	require.NoError(t, err)
 	require.False(t, changed, "unknown host ports stay")
 	unknown.Services = []nodeports.Port{cluster("tcp", 30080)}
@@ -74,7 +74,7 @@ func TestHostPorts(t *testing.T) {
 	w.answers(w.outside, client, "tcp", node+":8080", pod1+":8080 "+client)
 	w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 
-	w.syncAll(true, hosting, nodeports.Ports{})
+	w.syncAll(true, hosting, serving{})
 	_, err = w.ask(w.outside, client, "tcp", node+":8080")
 	require.ErrorContains(t, err, "refused")
 	require.Empty(t, w.run(w.node, "nft list ruleset"))
@@ -87,7 +87,7 @@ func TestHostPortsTakeNothing(t *testing.T) {
 	w.withExternal()
 	listen := w.listen(w.node, "tcp4", ":8081")
 	w.serveIn(w.node, "0.0.0.0:8082")
-	taken := nodeports.Ports{
+	taken := serving{
 		Services: []nodeports.Port{cluster("tcp", 30080), at(external, cluster("tcp", 80))},
 		Hosts: []nodeports.HostPort{
 			host("", "tcp", 30080, pod1), host("", "tcp", 80, pod1), host("", "tcp", 8081, pod1), host("", "tcp", 8082, pod1), host("", "udp", 8082, pod1), host("", "tcp", 9000, pod1),
@@ -118,7 +118,7 @@ func TestLoopbackStaysInside(t *testing.T) {
 	w.serveIn(w.node, "127.0.0.1:8082")
 	w.run(w.outside, "ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1 via "+node+" dev eth0 src "+client+"; sysctl -q -w net.ipv4.conf.eth0.route_localnet=1")
 	w.run(w.pods, "ip addr del 127.0.0.1/8 dev lo; ip route add 127.0.0.1 via "+management+"; sysctl -q -w net.ipv4.conf.eth0.route_localnet=1")
-	w.syncAll(true, hosting, nodeports.Ports{Hosts: []nodeports.HostPort{host("127.0.0.1", "tcp", 9000, pod1), host("", "tcp", 8080, pod1)}})
+	w.syncAll(true, hosting, serving{Hosts: []nodeports.HostPort{host("127.0.0.1", "tcp", 9000, pod1), host("", "tcp", 8080, pod1)}})
 	for _, port := range []string{"8080", "8082", "9000"} {
 		w.silent(w.outside, client, "127.0.0.1:"+port)
 		w.silent(w.pods, "10.42.0.9", "127.0.0.1:"+port)
@@ -139,12 +139,12 @@ func TestChangedUDPHostPorts(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = conn.Close() }()
 		for _, pod := range []string{pod1, pod2} {
-			w.syncAll(true, hosting, nodeports.Ports{Hosts: []nodeports.HostPort{host(address, "udp", 8080, pod)}})
+			w.syncAll(true, hosting, serving{Hosts: []nodeports.HostPort{host(address, "udp", 8080, pod)}})
 			got, err := answer(conn, patience)
 			require.NoError(t, err)
 			require.Equal(t, pod+":8080 "+client, got)
 		}
-		w.syncAll(true, hosting, nodeports.Ports{})
+		w.syncAll(true, hosting, serving{})
 		require.Zero(t, w.connections(node))
 	}
 }
@@ -158,7 +158,7 @@ func TestInvalidHostPorts(t *testing.T) {
 	for _, bad := range []nodeports.HostPort{
 		{}, six, host("", "icmp", 1, pod1), host("", "tcp", 0, pod1), host("", "tcp", 1, "fd00::1"), host("", "tcp", 8080, pod2),
 	} {
-		_, err := w.syncing(hosting, nodeports.Ports{Hosts: []nodeports.HostPort{good, bad}})
+		_, err := w.syncing(hosting, serving{Hosts: []nodeports.HostPort{good, bad}})
 		require.ErrorContains(t, err, bad.String())
 		require.True(t, w.table.Current())
 		w.answers(w.outside, client, "tcp", node+":8080", pod1+":8080 "+client)
@@ -206,8 +206,8 @@ func TestCheckHostPort(t *testing.T) {
 }
 
 // syncing is a Sync that may fail.
-func (w *world) syncing(at nodeports.Place, ports nodeports.Ports) (bool, error) {
-	return w.table.Sync(at, ports, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+func (w *world) syncing(at nodeports.Place, ports serving) (bool, error) {
+	return ports.sync(w.table, at, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 }
 
 // listen listens in a namespace, and answers nobody.

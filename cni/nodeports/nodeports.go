@@ -1,7 +1,8 @@
 // Package nodeports programs the node ports and the external addresses of services, and the host ports of
-// pods, in nftables. Each port of a service leads to its cluster address or, if it is local, to the endpoints
-// on the node. A host port leads to its pod. The package has one table of its own, and touches no other. It knows neither the bridge nor the network
-// behind the link.
+// pods, in nftables. Each port of a service leads to its endpoints: all of them or, if it is local, those on
+// the node. A port without known endpoints leads to the cluster address, where the pod network balances. A host port
+// leads to its pod. The package has one table of its own, and touches no other. It knows neither the bridge
+// nor the network behind the link.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
 // of services. A changed port changes its elements of the maps and nothing else. Only the set of ranges of
@@ -19,30 +20,32 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	mdlayher "github.com/mdlayher/netlink"
 	"github.com/vishvananda/netns"
 )
 
 // TableName is the name of the nftables table, of the family ip.
 const TableName = "coe-bridge-node-ports"
 
-// Slots is how many endpoints of a local port on a node can serve. Each slot of a port with several
-// endpoints leads to one, and endpoints share the slots evenly if their number divides this one.
-const Slots = 60
+// MaxEndpoints is how many endpoints of a port can serve. The table has chains for each number of endpoints, and all
+// rules together must fit into one message to the kernel.
+const MaxEndpoints = 64
 
 // Port is a port on which the node answers for a service.
 type Port struct {
-	// Address is an external address of the service, IPv4; zero for every address of the node.
+	// Address is an external address of the service; zero for every address of the node.
 	Address  netip.Addr
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
-	Service  netip.AddrPort // the cluster address of the service, IPv4
+	Service  netip.AddrPort // the cluster address of the service
 	// Restricted: only clients in Sources reach the port, by Address.
 	Restricted bool
 	Sources    []netip.Prefix
-	// Local: all clients except the node's own programs reach Endpoints, and see no answer if there are
-	// none. Sticky: a client keeps its endpoint while the endpoints stay the same.
+	// Local: Endpoints are those on this node. Without any, clients see no answer. Otherwise Endpoints are those on all
+	// nodes. Without any, clients are led to Service. The node's own programs are always led to Service. Sticky: a client
+	// keeps its endpoint while the endpoints stay the same.
 	Local, Sticky bool
-	Endpoints     []netip.AddrPort // on this node, IPv4
+	Endpoints     []netip.AddrPort
 }
 
 // String returns the port for messages.
@@ -86,23 +89,31 @@ func (p Place) sameRules(o Place) bool {
 		slices.Equal(p.ByGateways, o.ByGateways)
 }
 
-// Ports are all ports on which a node answers.
-type Ports struct {
-	Services []Port
-	// Hosts are served only if Place.HostPorts is set. If they are unknown, the table keeps its host ports.
-	Hosts        []HostPort
-	HostsUnknown bool
+// Hosts are the host ports of the pods on a node.
+type Hosts struct {
+	Ports []HostPort
+	// Unknown: the table keeps its host ports.
+	Unknown bool
 }
 
 // Table is the nftables table. It remembers what it has written, and reads the table only if
 // nftables was changed by others. Only one goroutine at a time may use it.
 type Table struct {
-	cfg   Config
-	place Place
-	// have has the elements of the table; nil if they are unknown, or if the table is not as the
-	// package creates it. generation is that of nftables for which have holds.
-	have       elements
+	cfg    Config
+	family *family
+	place  Place
+	// want is the wanted content. invalid has what it leaves out, by the port of a service, and invalidHosts for host
+	// ports. external has the number of wanted ports of each external address, and ports the number of all.
+	want         content
+	invalid      map[string]error
+	invalidHosts error
+	external     map[netip.Addr]int
+	ports        int
+	// known is set if the table had the wanted content at a generation of nftables, except that it has the former
+	// elements of groups that have changed since.
+	known      bool
 	generation uint32
+	former     content
 	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
 	// for all ports.
 	unforgotten map[portKey]bool
@@ -112,85 +123,245 @@ type Table struct {
 	current bool // see Current
 }
 
-// New returns a Table.
-func New(cfg Config) *Table { return &Table{cfg: cfg} }
+// New returns a Table without ports.
+func New(cfg Config) *Table {
+	return &Table{
+		cfg: cfg, family: &ipv4, want: content{}, former: content{},
+		invalid: map[string]error{}, external: map[netip.Addr]int{},
+	}
+}
 
 // Current reports whether the last Sync has written what it was given, without invalid ports and endpoints.
 func (t *Table) Current() bool { return t.current }
 
-// Sync makes a node answer on exactly these ports, and reports whether it changed anything. nodes
-// are the addresses of all nodes. Without ports there is no table. An invalid port or endpoint is an
+// Put adds or changes a port of a service. Its address, protocol and number identify it. Sync writes it. An invalid
+// port or endpoint is an error of Sync.
+func (t *Table) Put(p Port) {
+	at, elements, err := t.family.service(p)
+	if delete(t.invalid, p.String()); err != nil {
+		t.invalid[p.String()] = err
+	}
+	t.putService(at, elements)
+}
+
+// Remove removes the port of a service that has the address, the protocol and the number of a Port.
+func (t *Table) Remove(p Port) {
+	delete(t.invalid, p.String())
+	if at, err := t.family.keyOf(p.Address, p.Protocol, p.Number); err == nil {
+		t.putService(at, nil)
+	}
+}
+
+// Replace replaces all ports of services. The work of the next Sync depends on those that differ.
+func (t *Table) Replace(ports []Port) {
+	stay := map[portKey]bool{}
+	for _, p := range ports {
+		if at, err := t.family.keyOf(p.Address, p.Protocol, p.Number); err == nil {
+			stay[at] = true
+		}
+	}
+	clear(t.invalid)
+	for g := range t.want {
+		if g.set == services && !stay[g.at] {
+			t.putService(g.at, nil)
+		}
+	}
+	for _, p := range ports {
+		t.Put(p)
+	}
+}
+
+// putService sets the elements of a port of a service, and the element of its external address.
+func (t *Table) putService(at portKey, elements []element) {
+	g := group{services, at}
+	had, has := t.want[g] != nil, len(elements) > 0
+	t.set(g, elements)
+	if had == has || at.address == t.family.every {
+		return
+	}
+	if has {
+		t.external[at.address]++
+	} else if t.external[at.address]--; t.external[at.address] == 0 {
+		delete(t.external, at.address)
+	}
+	var one []element
+	if t.external[at.address] > 0 {
+		one = []element{{externals, string(at.address.AsSlice()), ""}}
+	}
+	t.set(group{externals, portKey{address: at.address}}, one)
+}
+
+// set sets the wanted elements of a group; none removes it.
+func (t *Table) set(g group, elements []element) {
+	had := t.want[g]
+	if slices.Equal(had, elements) {
+		return
+	}
+	if _, noted := t.former[g]; !noted {
+		t.former[g] = had
+	}
+	if g.isPort() && had == nil {
+		t.ports++
+	}
+	if t.want[g] = elements; len(elements) == 0 {
+		delete(t.want, g)
+		if g.isPort() {
+			t.ports--
+		}
+	}
+}
+
+// replace sets the groups of one kind.
+func (t *Table) replace(set string, groups content) {
+	for g := range t.want {
+		if g.set == set && groups[g] == nil {
+			t.set(g, nil)
+		}
+	}
+	for g, elements := range groups {
+		t.set(g, elements)
+	}
+}
+
+// putHosts sets the host ports.
+func (t *Table) putHosts(ports []HostPort) {
+	all := content{}
+	t.invalidHosts = nil
+	for _, p := range ports {
+		at, one, err := t.family.host(p)
+		g := group{hosts, at}
+		if is := all[g]; err == nil && is != nil && is[0] != one[0] {
+			err = fmt.Errorf("%s: it belongs to another pod than %s", p, p.Pod)
+		}
+		if err != nil {
+			t.invalidHosts = errors.Join(t.invalidHosts, err)
+			continue
+		}
+		all[g] = one
+	}
+	t.replace(hosts, all)
+}
+
+// putNodes sets the addresses of nodes.
+func (t *Table) putNodes(nodes []netip.Addr) {
+	all := content{}
+	for _, n := range nodes {
+		if t.family.has(n) {
+			all[group{nodesSet, portKey{address: n}}] = []element{{nodesSet, string(n.AsSlice()), ""}}
+		}
+	}
+	t.replace(nodesSet, all)
+}
+
+// Sync makes a node answer on exactly the ports of services and these host ports, and reports whether it changed
+// anything. nodes are the addresses of all nodes. Without ports there is no table. An invalid port or endpoint is an
 // error, and the others are served.
 //
 // Open connections continue. UDP has none, so clients of a changed UDP port go to its current
 // endpoints at once.
-func (t *Table) Sync(place Place, ports Ports, nodes []netip.Addr) (changed bool, err error) {
+func (t *Table) Sync(place Place, at Hosts, nodes []netip.Addr) (changed bool, err error) {
 	if !place.HostPorts {
-		ports.Hosts, ports.HostsUnknown = nil, false
+		at = Hosts{}
 	}
-	want, invalid := elementsOf(ports, nodes)
+	if !at.Unknown {
+		t.putHosts(at.Ports)
+	}
+	t.putNodes(nodes)
 	if !place.sameRules(t.place) {
-		t.have = nil
+		t.known = false
 	}
 	t.place = place
-	changed, err = t.sync(want, len(ports.Services) == 0 && len(ports.Hosts) == 0, ports.HostsUnknown)
+	changed, err = t.sync(at.Unknown)
 	t.current = err == nil
 	if err == nil && t.found {
-		err = t.forget(want)
+		err = t.forget()
 	}
-	return changed, errors.Join(err, invalid)
+	return changed, errors.Join(err, t.invalidPorts(), t.invalidHosts)
 }
 
-// sync makes the table have these elements, or removes it. With keepHosts it adds the host ports that the table has
-// to want, and keeps a table that has some.
-func (t *Table) sync(want elements, remove, keepHosts bool) (changed bool, err error) {
+// invalidPorts returns what is invalid about ports of services, in the same order each time.
+func (t *Table) invalidPorts() (all error) {
+	for _, port := range slices.Sorted(maps.Keys(t.invalid)) {
+		all = errors.Join(all, t.invalid[port])
+	}
+	return all
+}
+
+// sync makes the table have the wanted content, or removes it if there are no ports. With keepHosts the host ports of a
+// table that is read are wanted.
+func (t *Table) sync(keepHosts bool) (changed bool, err error) {
 	now, err := generation(t.cfg.Netns)
 	if err != nil {
 		return false, err
 	}
-	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)))
+	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(holdAnswers))
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
 	}
-	exists, err := t.reread(c, now)
-	if err != nil {
-		return false, err
+	whole, exists := t.known && t.generation == now, true
+	if !whole {
+		if whole, exists, err = t.reread(c, keepHosts); err != nil {
+			return false, err
+		}
 	}
-	before := t.have
-	if keepHosts && before.copyHosts(want) {
-		remove = false
-	}
-	if remove && !exists || !remove && before != nil && maps.Equal(before, want) {
-		t.generation = now
+	changes, remove := t.changes(), t.ports == 0
+	if remove && !exists || !remove && whole && len(changes) == 0 {
+		t.settle(whole, now)
 		return false, nil
 	}
-	t.have = nil // unknown until everything is written
-	t.found = true
-	t.noteChanged(before, want)
-	commits, err := t.write(c, before, want, remove)
+	t.found, t.known = true, false // unknown until everything is written
+	t.noteChanged(whole)
+	commits, err := t.write(c, whole, remove, changes)
 	if err != nil {
 		return true, fmt.Errorf("write nftables table %s: %w", TableName, err)
 	}
 	// If nobody else has written meanwhile, the table is known.
-	if after, err := generation(t.cfg.Netns); err == nil && after == now+commits && !remove {
-		t.have, t.generation = want, after
-	}
+	after, err := generation(t.cfg.Netns)
+	t.settle(err == nil && after == now+commits && !remove, after)
 	return true, nil
 }
 
-// reread reads the table unless its content is known for this generation. It reports whether the table exists.
-func (t *Table) reread(c *nftables.Conn, now uint32) (exists bool, err error) {
-	if t.have != nil && t.generation == now {
-		return true, nil
-	}
-	t.have, exists, err = t.read(c)
-	return exists, err
+// holdAnswers gives a socket space for the answers to a transaction that creates the table. The kernel repeats each
+// rule, and acknowledges each message.
+func holdAnswers(c *mdlayher.Conn) error { return c.SetReadBuffer(4 << 20) }
+
+// settle notes that the table has the wanted content, if it is known, at a generation.
+func (t *Table) settle(known bool, generation uint32) {
+	t.known, t.generation = known, generation
+	clear(t.former)
 }
 
-// read returns the elements of the table, nil if it is not as the package creates it, and whether
+// reread reads the table, and sets what it has of groups that differ. whole is false if it is not as the package
+// creates it; then it has nothing.
+func (t *Table) reread(c *nftables.Conn, keepHosts bool) (whole, exists bool, err error) {
+	t.known = false
+	have, exists, err := t.read(c)
+	if err != nil {
+		return false, false, err
+	}
+	if keepHosts && have != nil {
+		are := maps.Clone(have)
+		maps.DeleteFunc(are, func(g group, _ []element) bool { return g.set != hosts })
+		t.replace(hosts, are)
+	}
+	clear(t.former)
+	for g, want := range t.want {
+		if is := have[g]; !slices.Equal(is, want) {
+			t.former[g] = is
+		}
+	}
+	for g, is := range have {
+		if t.want[g] == nil {
+			t.former[g] = is
+		}
+	}
+	return have != nil, exists, nil
+}
+
+// read returns the content of the table, nil if it is not as the package creates it, and whether
 // the table exists.
-func (t *Table) read(c *nftables.Conn) (have elements, exists bool, err error) {
-	all, err := c.ListTablesOfFamily(table().Family)
+func (t *Table) read(c *nftables.Conn) (have content, exists bool, err error) {
+	all, err := c.ListTablesOfFamily(t.family.table)
 	if err != nil {
 		return nil, false, fmt.Errorf("list nftables tables: %w", err)
 	}
@@ -202,48 +373,61 @@ func (t *Table) read(c *nftables.Conn) (have elements, exists bool, err error) {
 	if err != nil || !whole {
 		return nil, true, err
 	}
-	have = elements{}
-	for _, set := range sets() {
+	have = content{}
+	for _, set := range t.family.sets() {
 		list, err := c.GetSetElements(set)
 		if err != nil {
 			return nil, true, fmt.Errorf("list nftables set %s: %w", set.Name, err)
 		}
 		for _, e := range list {
-			have[key{set.Name, string(e.Key) + string(e.KeyEnd)}] = string(e.Val)
+			have.add(t.family, element{set.Name, string(e.Key) + string(e.KeyEnd), valueOf(set, e)})
 		}
 	}
+	for _, elements := range have {
+		slices.SortFunc(elements, element.compare)
+	}
 	return have, true, nil
+}
+
+// changes returns the changed elements of groups, in the order of the groups.
+func (t *Table) changes() (all [][]change) {
+	for _, g := range slices.SortedFunc(maps.Keys(t.former), group.compare) {
+		if changed := changesOf(t.former[g], t.want[g]); len(changed) > 0 {
+			all = append(all, changed)
+		}
+	}
+	return all
 }
 
 // maxChanges is how many elements one transaction changes at most: its messages must fit into the
 // buffer of a socket, and the elements of a set into an attribute of 64 KiB.
 const maxChanges = 500
 
-// write changes the table from one content to another, nil for unknown, or removes it. It returns
+// write changes the table, after it has created it if it is not whole, or removes it. It returns
 // the number of its transactions.
-func (t *Table) write(c *nftables.Conn, have, want elements, remove bool) (commits uint32, err error) {
+func (t *Table) write(c *nftables.Conn, whole, remove bool, changes [][]change) (commits uint32, err error) {
 	if remove {
-		c.DelTable(table())
+		c.DelTable(t.family.nftable())
 		return 1, c.Flush()
 	}
-	if have == nil {
+	if !whole {
 		if err := t.create(c); err != nil {
 			return 0, err
 		}
 		commits++
 	}
-	for _, changes := range batches(have.diff(want), maxChanges) {
-		for _, set := range sets() {
+	for _, batch := range batches(changes, maxChanges) {
+		for _, set := range t.family.sets() {
 			var remove, add []nftables.SetElement
-			for _, k := range changes {
-				if k.set != set.Name {
+			for _, e := range batch {
+				if e.set != set.Name {
 					continue
 				}
-				if _, has := have[k]; has {
-					remove = append(remove, k.element(""))
+				if e.has {
+					remove = append(remove, e.keyOnly())
 				}
-				if value, wanted := want[k]; wanted {
-					add = append(add, k.element(value))
+				if e.wanted {
+					add = append(add, e.nft())
 				}
 			}
 			if len(remove) > 0 {
@@ -263,10 +447,11 @@ func (t *Table) write(c *nftables.Conn, have, want elements, remove bool) (commi
 
 // create creates the table with its rules, and with empty sets. A table that is there is replaced.
 func (t *Table) create(c *nftables.Conn) error {
-	c.AddTable(table())
-	c.DelTable(table())
-	c.AddTable(table())
-	for _, set := range sets() {
+	table := t.family.nftable()
+	c.AddTable(table)
+	c.DelTable(table)
+	c.AddTable(table)
+	for _, set := range t.family.sets() {
 		if err := c.AddSet(set, nil); err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -15,6 +16,8 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
 // The chains.
@@ -25,6 +28,8 @@ const (
 	onNode    = "on-node"
 	onAddress = "on-address"
 	loopback  = "loopback"
+
+	noEndpoint = "no-endpoint"
 )
 
 // chain is a chain with its rules.
@@ -45,6 +50,8 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 
 // chains returns the chains of the table, sorted by name:
 //
+// any-of-n, client-of-n  destination NAT to one of n endpoints: a random one, or always the same one of a client.
+//
 // arriving    sends packets to an external address through on-address, and those to an address of the node
 //
 //	through on-node. Packets of nodes that come from the pod network have been through a service there, and
@@ -54,20 +61,22 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
 //	answer of the endpoint would go to them directly otherwise. The same for packets of all clients to
-//	endpoints that answer by a gateway. Packets of the node's programs get the address of the
-//	node in the pod network.
+//	endpoints that answer by a gateway, and to endpoints of ports that lead to all nodes. Packets of the node's
+//	programs to host ports get the address of the node in the pod network.
 //
 // loopback    drops packets from the pod network with a loopback address: the link accepts them, so that
 //
 //	programs of the node reach host ports at a loopback address.
 //
+// no-endpoint drops packets to a local port without an endpoint.
+//
 // on-address  drops packets of clients that must not reach the port. Then destination NAT of packets of
 //
 //	pods, to the cluster address of the service: they reach all endpoints. Others as on-node.
 //
-// on-node     destination NAT: to an endpoint on the node if the port is local, otherwise to the cluster
+// on-node     sends packets through the chain for the number of endpoints of their port. Those to a port that
 //
-//	address of the service. Packets to a local port without an endpoint are dropped. Then packets to a host
+//	leads to no endpoints get destination NAT to the cluster address of the service. Then packets to a host
 //	port, to its pod, unless a program of the node listens there.
 //
 // own         destination NAT of packets of the node's programs, to the cluster address or the pod. Only host
@@ -76,52 +85,81 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // The source of a packet to a cluster address is translated by the rules for all traffic of the node
 // to services, so answers come back here; leaving comes after these. The source of a packet from
-// outside the cluster to an endpoint stays: the answer of a pod leaves the network by the pod's node.
+// outside the cluster to an endpoint on this node alone stays: the answer of a pod leaves the network by the pod's
+// node.
 func (t *Table) chains() []chain {
-	edge := "with the address " + t.place.Edge.String()
-	again := slices.Concat(from(t.cfg.Link), source(t.place.Network))
+	f := t.family
+	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.place.Network))
 	all := []chain{
 		{
-			nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
+			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
 			[]rule{
-				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.place.Network), slices.Concat(again, toExternal(), dropped())},
-				{fmt.Sprintf("from nodes %s in the pod network: not again", t.place.Network),
-					slices.Concat(again, []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}})},
-				{"to external addresses", append(toExternal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress})},
+				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.place.Network), slices.Concat(again, f.toExternal(), dropped())},
+				{fmt.Sprintf("from nodes %s in the pod network: not again", t.place.Network), slices.Concat(again, returned())},
+				{"to external addresses", append(f.toExternal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress})},
 				{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onNode})},
 			},
 		},
+		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), t.leavingRules()},
 		{
-			nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)),
+			f.chain(onAddress),
 			append([]rule{
-				{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), fromNodes(), translated(), snat(t.place.Edge))},
-				{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), translated(), snat(t.place.Edge))},
-				{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), translated(), snat(t.place.Edge))},
-			}, t.answersByGateways(edge)...),
+				{"from other sources not to restricted ports", f.fromOtherSources()},
+				{"from pods to services", slices.Concat(from(t.cfg.Link), f.asked(), f.dnat(services))},
+				{"from egress links to services", slices.Concat(from(t.egressLinks()), f.asked(), f.dnat(services))},
+			}, f.lead(f.asked())...),
 		},
+		{f.chain(onNode), f.lead(f.askedOfNode())},
 		{
-			&nftables.Chain{Table: table(), Name: onAddress},
-			append([]rule{
-				{"from other sources not to restricted ports", fromOtherSources()},
-				{"from pods to services", slices.Concat(from(t.cfg.Link), asked(), dnat(services))},
-				{"from egress links to services", slices.Concat(from(t.egressLinks()), asked(), dnat(services))},
-			}, lead(asked())...),
-		},
-		{
-			&nftables.Chain{Table: table(), Name: onNode},
-			lead(askedOfNode()),
-		},
-		{
-			nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
+			f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
 			[]rule{
-				{"from other sources not to restricted ports", fromOtherSources()},
-				{"to external addresses of services", slices.Concat(asked(), dnat(services))},
-				{"to services", slices.Concat(notLoopback(), toNode(), askedOfNode(), dnat(services))},
+				{"from other sources not to restricted ports", f.fromOtherSources()},
+				{"to external addresses of services", slices.Concat(f.asked(), f.dnat(services))},
+				{"to services", slices.Concat(f.notLoopback(), toNode(), f.askedOfNode(), f.dnat(services))},
 			},
 		},
 	}
 	if t.place.HostPorts {
 		all = t.withHostPorts(all)
+	}
+	all = append(all, f.balancing()...)
+	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// leavingRules returns the rules for the source of packets to endpoints.
+func (t *Table) leavingRules() []rule {
+	f, edge := t.family, "with the address "+t.place.Edge.String()
+	snat := slices.Concat(translated(), f.snat(t.place.Edge))
+	all := []rule{
+		{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)},
+		{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), snat)},
+		{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), snat)},
+	}
+	for _, p := range t.place.ByGateways {
+		all = append(all, rule{
+			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(t.cfg.Link), f.destinationIn(p), snat),
+		})
+	}
+	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(by(t.cfg.Link), edgedConnection(), snat)})
+}
+
+// balancing returns the chains that choose an endpoint. A chain serves ports of the node and of external addresses, and a rule
+// must load the whole key itself. The key of a port at every address of the node is found second: a port of the
+// destination address has its own slots, or none.
+func (f *family) balancing() []chain {
+	all := []chain{{f.chain(noEndpoint), []rule{{"no endpoint on the node", dropped()}}}}
+	for n := uint32(1); n <= MaxEndpoints; n++ {
+		for _, sticky := range []bool{false, true} {
+			slot := f.randomSlot(n)
+			if sticky {
+				slot = f.slotOfClient(n)
+			}
+			all = append(all, chain{f.chain(chainOf(int(n), sticky)), []rule{
+				{"of an external address", slices.Concat(f.asked(), slot, f.dnat(endpoints))},
+				{"of the node", slices.Concat(f.askedOfNode(), slot, f.dnat(endpoints))},
+			}})
+		}
 	}
 	return all
 }
@@ -129,87 +167,82 @@ func (t *Table) chains() []chain {
 // withHostPorts adds the rules for host ports. Those for services come before them. An external address belongs to
 // its service on all ports, and only host ports of a loopback address answer there.
 func (t *Table) withHostPorts(all []chain) []chain {
-	back := []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}
-	notExternal := rule{"not at external addresses", append(toExternal(), back...)}
-	ofAddress := rule{"to host ports of the address", slices.Concat(toNode(), asked(), dnat(hosts))}
-	ofNode := rule{"to host ports", slices.Concat(notLoopback(), toNode(), askedOfNode(), dnat(hosts))}
+	f := t.family
+	notExternal := rule{"not at external addresses", append(f.toExternal(), returned()...)}
+	ofAddress := rule{"to host ports of the address", slices.Concat(toNode(), f.asked(), f.dnat(hosts))}
+	ofNode := rule{"to host ports", slices.Concat(f.notLoopback(), toNode(), f.askedOfNode(), f.dnat(hosts))}
 	for i := range all {
 		c := &all[i]
 		switch c.Name {
 		case leaving:
 			text := "from the node to an endpoint with the address " + t.place.Node.String()
-			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), snat(t.place.Node))}}, c.rules...)
+			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), f.snat(t.place.Node))}}, c.rules...)
 		case onNode:
-			c.rules = append(c.rules, notExternal, rule{"not at loopback addresses", append(loopbackAt(ipDestination, expr.CmpOpEq), back...)},
-				rule{"not if a program listens", append(listening(), back...)}, ofAddress, ofNode)
+			c.rules = append(c.rules, notExternal, rule{"not at loopback addresses", append(f.compare(f.destination, expr.CmpOpEq, f.loopback), returned()...)},
+				rule{"not if a program listens", append(listening(), returned()...)}, ofAddress, ofNode)
 		case own:
 			c.rules = append(c.rules, notExternal, ofAddress, ofNode)
 		}
 	}
-	guard := chain{
-		&nftables.Chain{Table: table(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
+	return append(all, chain{
+		&nftables.Chain{Table: f.nftable(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
 		[]rule{
-			{"from the pod network not to loopback addresses", slices.Concat(from(t.cfg.Link), loopbackAt(ipDestination, expr.CmpOpEq), dropped())},
-			{"from the pod network not from loopback addresses", slices.Concat(from(t.cfg.Link), loopbackAt(ipSource, expr.CmpOpEq), dropped())},
+			{"from the pod network not to loopback addresses", slices.Concat(from(t.cfg.Link), f.compare(f.destination, expr.CmpOpEq, f.loopback), dropped())},
+			{"from the pod network not from loopback addresses", slices.Concat(from(t.cfg.Link), f.compare(f.source, expr.CmpOpEq, f.loopback), dropped())},
 		},
-	}
-	all = append(all, guard)
-	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
-	return all
+	})
 }
 
-// answersByGateways returns the rules for packets to endpoints that answer by gateways.
-func (t *Table) answersByGateways(edge string) (all []rule) {
-	for _, p := range t.place.ByGateways {
-		all = append(all, rule{
-			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge),
-			slices.Concat(by(t.cfg.Link), destination(p), translated(), snat(t.place.Edge)),
-		})
-	}
-	return all
-}
-
-// lead returns the rules that translate the destination of packets to a port, whose address, protocol and
-// number at loads.
-func lead(at []expr.Any) []rule {
+// lead returns the rules that translate the destination of packets to a port, whose key at loads.
+func (f *family) lead(at []expr.Any) []rule {
 	return []rule{
-		{"to the endpoint on the node", slices.Concat(at, dnat(singles))},
-		{"to an endpoint on the node", slices.Concat(at, randomSlot(), dnat(endpoints))},
-		{"to the client's endpoint on the node", slices.Concat(at, slotOfClient(), dnat(stickies))},
-		{"no endpoint on the node", slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: locals}}, dropped())},
-		{"to services", slices.Concat(at, dnat(services))},
+		{"to endpoints on any node: remember this for the source", slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: edged}}, edgeConnection())},
+		{"to endpoints", slices.Concat(at, []expr.Any{
+			&expr.Lookup{SourceRegister: first, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: balancers},
+		})},
+		{"to services", slices.Concat(at, f.dnat(services))},
 	}
 }
 
-func nat(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-	return &nftables.Chain{Table: table(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
+func (f *family) chain(name string) *nftables.Chain {
+	return &nftables.Chain{Table: f.nftable(), Name: name}
+}
+
+func (f *family) nat(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+	return &nftables.Chain{Table: f.nftable(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
 }
 
 // hasRules reports whether the table has exactly the sets, chains and rules of the package.
 func (t *Table) hasRules(c *nftables.Conn) (bool, error) {
-	are, err := c.GetSets(table())
+	are, err := c.GetSets(t.family.nftable())
 	if err != nil {
 		return false, fmt.Errorf("list nftables sets: %w", err)
 	}
-	name := func(s *nftables.Set) string { return s.Name + " " + s.KeyType.Name + " " + s.DataType.Name }
-	if !slices.Equal(sorted(are, name), sorted(sets(), name)) {
+	name := func(s *nftables.Set) string {
+		if s.DataType.Name == nftables.TypeVerdict.Name { // the library reads this type as that of the key
+			return s.Name + " " + s.DataType.Name + " "
+		}
+		return s.Name + " " + s.KeyType.Name + " " + s.DataType.Name
+	}
+	if !slices.Equal(sorted(are, name), sorted(t.family.sets(), name)) {
 		return false, nil
 	}
-	have, err := c.ListChainsOfTableFamily(table().Family)
+	have, err := c.ListChainsOfTableFamily(t.family.table)
 	if err != nil {
 		return false, fmt.Errorf("list nftables chains: %w", err)
 	}
 	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != TableName })
 	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
-	if !slices.EqualFunc(have, t.chains(), sameChain) {
+	chains := t.chains()
+	if !slices.EqualFunc(have, chains, sameChain) {
 		return false, nil
 	}
-	for _, chain := range t.chains() {
-		rules, err := c.GetRules(table(), chain.Chain)
-		if err != nil {
-			return false, fmt.Errorf("list nftables rules: %w", err)
-		}
-		if !slices.EqualFunc(rules, chain.rules, sameRule) {
+	texts, err := t.family.ruleTexts(t.cfg.Netns)
+	if err != nil {
+		return false, err
+	}
+	for _, chain := range chains {
+		if !slices.EqualFunc(texts[chain.Name], chain.rules, func(is string, want rule) bool { return is == want.text }) {
 			return false, nil
 		}
 	}
@@ -225,11 +258,6 @@ func sorted[T any](all []T, text func(T) string) []string {
 	return texts
 }
 
-func sameRule(is *nftables.Rule, want rule) bool {
-	text, _ := userdata.GetString(is.UserData, userdata.TypeComment)
-	return text == want.text
-}
-
 func sameChain(is *nftables.Chain, want chain) bool {
 	if is.Name != want.Name || is.Type != want.Type || (is.Hooknum == nil) != (want.Hooknum == nil) {
 		return false
@@ -237,21 +265,8 @@ func sameChain(is *nftables.Chain, want chain) bool {
 	return want.Hooknum == nil || *is.Hooknum == *want.Hooknum && is.Priority != nil && *is.Priority == *want.Priority
 }
 
-// The registers of 4 bytes that hold a key, and then the value that belongs to it. first has the
-// number of a register of 16 bytes, which begins with the same 4 bytes.
-const (
-	first  = unix.NFT_REG_1
-	second = unix.NFT_REG32_01
-	third  = unix.NFT_REG32_02
-	fourth = unix.NFT_REG32_03
-	other  = unix.NFT_REG32_07
-)
-
-// Offsets in headers.
-const (
-	ipSource, ipDestination = 12, 16
-	destinationPort         = 2 // of TCP, UDP and SCTP
-)
+// destinationPort is the offset of the port in the header of TCP, UDP and SCTP.
+const destinationPort = 2
 
 // toNode matches packets to an address of the node.
 func toNode() []expr.Any {
@@ -283,11 +298,13 @@ func byName(key expr.MetaKey, link string) []expr.Any {
 func (t *Table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
 
 // fromNodes matches packets whose source is the address of a node.
-func fromNodes() []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
-		&expr.Lookup{SourceRegister: first, SetName: nodesSet},
-	}
+func (f *family) fromNodes() []expr.Any {
+	return append(f.load(f.source, first), &expr.Lookup{SourceRegister: first, SetName: nodesSet})
+}
+
+// load loads the address at an offset of the header into a register.
+func (f *family) load(offset, register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.size}}
 }
 
 // fromHere matches packets whose source is an address of the node.
@@ -298,23 +315,29 @@ func fromHere() []expr.Any {
 	}
 }
 
-// source matches packets from a range of addresses, and destination packets to one.
-func source(network netip.Prefix) []expr.Any      { return inNetwork(ipSource, network) }
-func destination(network netip.Prefix) []expr.Any { return inNetwork(ipDestination, network) }
+// sourceIn matches packets from a range of addresses, and destinationIn packets to one.
+func (f *family) sourceIn(network netip.Prefix) []expr.Any {
+	return f.compare(f.source, expr.CmpOpEq, network)
+}
 
-func inNetwork(offset uint32, network netip.Prefix) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 4},
-		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: net.CIDRMask(network.Bits(), 32), Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: network.Masked().Addr().AsSlice()},
-	}
+func (f *family) destinationIn(network netip.Prefix) []expr.Any {
+	return f.compare(f.destination, expr.CmpOpEq, network)
+}
+
+// compare compares the network of the address at an offset.
+func (f *family) compare(offset uint32, op expr.CmpOp, network netip.Prefix) []expr.Any {
+	size := int(f.size)
+	return append(f.load(offset, first),
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: f.size, Mask: net.CIDRMask(network.Bits(), 8*size), Xor: make([]byte, size)},
+		&expr.Cmp{Op: op, Register: first, Data: network.Masked().Addr().AsSlice()},
+	)
 }
 
 // snat translates the source to an address.
-func snat(to netip.Addr) []expr.Any {
+func (f *family) snat(to netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: first, Data: to.AsSlice()},
-		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: first},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first},
 	}
 }
 
@@ -330,15 +353,7 @@ func translated() []expr.Any {
 }
 
 // notLoopback matches packets whose destination is not a loopback address.
-func notLoopback() []expr.Any { return loopbackAt(ipDestination, expr.CmpOpNeq) }
-
-// loopbackAt compares the address at an offset with the loopback addresses.
-func loopbackAt(offset uint32, op expr.CmpOp) []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: 1},
-		&expr.Cmp{Op: op, Register: first, Data: []byte{127}},
-	}
-}
+func (f *family) notLoopback() []expr.Any { return f.compare(f.destination, expr.CmpOpNeq, f.loopback) }
 
 // listening matches packets for which the node has a socket of TCP or UDP.
 func listening() []expr.Any {
@@ -349,92 +364,150 @@ func listening() []expr.Any {
 }
 
 // toExternal matches packets to an external address of a service.
-func toExternal() []expr.Any {
-	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4},
-		&expr.Lookup{SourceRegister: first, SetName: externals},
-	}
+func (f *family) toExternal() []expr.Any {
+	return append(f.load(f.destination, first), &expr.Lookup{SourceRegister: first, SetName: externals})
 }
 
 // fromOtherSources drops packets to a restricted port from clients that must not reach it.
-func fromOtherSources() []expr.Any {
-	return slices.Concat(asked(), []expr.Any{
-		&expr.Lookup{SourceRegister: first, SetName: restricted},
-		&expr.Payload{DestRegister: fourth, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
-		&expr.Lookup{SourceRegister: first, SetName: sources, Invert: true},
-	}, dropped())
+func (f *family) fromOtherSources() []expr.Any {
+	return slices.Concat(
+		f.asked(), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: restricted}},
+		f.load(f.source, f.behind(2)), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: sources, Invert: true}}, dropped(),
+	)
 }
 
-// dropped counts packets and drops them.
+// dropped counts packets and drops them, and returned counts them and ends the chain.
 func dropped() []expr.Any {
 	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
 }
 
-// asked loads the destination address, the protocol and the destination port of a packet.
-func asked() []expr.Any {
-	return append([]expr.Any{&expr.Payload{DestRegister: first, Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4}}, port()...)
+func returned() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}
 }
 
-// askedOfNode loads the same of a packet to the node, with everyAddress.
-func askedOfNode() []expr.Any {
-	return append([]expr.Any{&expr.Immediate{Register: first, Data: everyAddress.AsSlice()}}, port()...)
+// asked loads the key of the port that a packet is for at its destination address.
+func (f *family) asked() []expr.Any { return append(f.load(f.destination, first), f.port()...) }
+
+// askedOfNode loads the key of the port at every address of the node.
+func (f *family) askedOfNode() []expr.Any { return append(f.everyAddress(), f.port()...) }
+
+func (f *family) everyAddress() []expr.Any {
+	return []expr.Any{&expr.Immediate{Register: first, Data: f.every.AsSlice()}}
 }
 
-func port() []expr.Any {
+func (f *family) port() []expr.Any {
 	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: second},
-		&expr.Payload{DestRegister: third, Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: f.behind(0)},
+		&expr.Payload{DestRegister: f.behind(1), Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
 	}
 }
 
-// randomSlot loads a random slot.
-func randomSlot() []expr.Any {
-	return []expr.Any{&expr.Numgen{Register: fourth, Modulus: Slots, Type: unix.NFT_NG_RANDOM}}
+// edgeLabel is the bit of conntrack labels that marks a connection whose endpoint sees the edge address. The address
+// that a client asked would say the same, but the nft command cannot list a rule that looks it up.
+var edgeLabel = append(make([]byte, 15), 0x80)
+
+// edgeConnection sets the bit of a connection, and edgedConnection matches connections that have it.
+func edgeConnection() []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: first, Data: edgeLabel},
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: first, SourceRegister: true},
+	}
 }
 
-// slotOfClient loads the slot of the source address. The seed is fixed, so that a client keeps its
-// slot when the rules are created again.
-func slotOfClient() []expr.Any {
+func edgedConnection() []expr.Any {
 	return []expr.Any{
-		&expr.Payload{DestRegister: other, Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4},
-		&expr.Hash{SourceRegister: other, DestRegister: fourth, Length: 4, Modulus: Slots, Seed: 1, Type: expr.HashTypeJenkins},
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: first},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 16, Mask: edgeLabel, Xor: make([]byte, 16)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: edgeLabel},
 	}
+}
+
+// randomSlot loads one of n slots behind the key of a port.
+func (f *family) randomSlot(n uint32) []expr.Any {
+	return []expr.Any{&expr.Numgen{Register: f.behind(2), Modulus: n, Type: unix.NFT_NG_RANDOM}}
+}
+
+// slotOfClient loads the slot of the source address. The seed is fixed, so that a client has the same slot at all
+// nodes, and when the rules are created again.
+func (f *family) slotOfClient(n uint32) []expr.Any {
+	return append(f.load(f.source, other),
+		&expr.Hash{SourceRegister: other, DestRegister: f.behind(2), Length: f.size, Modulus: n, Seed: 1, Type: expr.HashTypeJenkins},
+	)
 }
 
 // dnat translates the destination to the value that a map has for the loaded key. Without a value the
 // packet goes on to the next rule.
-func dnat(set string) []expr.Any {
+func (f *family) dnat(set string) []expr.Any {
 	return []expr.Any{
 		&expr.Lookup{SourceRegister: first, DestRegister: first, IsDestRegSet: true, SetName: set},
-		&expr.NAT{Type: expr.NATTypeDestNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: first, RegProtoMin: second},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: f.translate, RegAddrMin: first, RegProtoMin: f.behind(0)},
 	}
 }
 
 // generation returns the generation of nftables in a network namespace, which increases by one with
 // each transaction.
 func generation(ns netns.NsHandle) (uint32, error) {
-	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
-	if err != nil {
-		return 0, fmt.Errorf("open nftables: %w", err)
-	}
-	defer socket.Close()
-	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETGEN, 0)
-	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}
-	request.AddData(&nl.Nfgenmsg{NfgenFamily: unix.AF_UNSPEC, Version: nl.NFNETLINK_V0})
-	messages, err := request.Execute(unix.NETLINK_NETFILTER, 0)
+	messages, err := query(ns, unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
 	if err != nil {
 		return 0, fmt.Errorf("read the generation of nftables: %w", err)
 	}
 	for _, m := range messages {
-		attributes, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
-		if err != nil {
-			return 0, fmt.Errorf("read the generation of nftables: %w", err)
-		}
-		for _, a := range attributes {
+		for _, a := range m {
 			if a.Attr.Type == unix.NFTA_GEN_ID && len(a.Value) == 4 {
 				return binaryutil.BigEndian.Uint32(a.Value), nil
 			}
 		}
 	}
 	return 0, fmt.Errorf("read the generation of nftables: the kernel did not answer")
+}
+
+// ruleTexts returns the texts of the rules of the table, by chain. It reads all of them at once.
+func (f *family) ruleTexts(ns netns.NsHandle) (map[string][]string, error) {
+	rules, err := links.Dump(func() ([][]syscall.NetlinkRouteAttr, error) {
+		return query(ns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f.number, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(TableName)))
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list nftables rules: %w", err)
+	}
+	texts := map[string][]string{}
+	for _, r := range rules {
+		chain, text := "", ""
+		for _, a := range r {
+			switch a.Attr.Type {
+			case unix.NFTA_RULE_CHAIN:
+				chain = unix.ByteSliceToString(a.Value)
+			case unix.NFTA_RULE_USERDATA:
+				text, _ = userdata.GetString(a.Value, userdata.TypeComment)
+			}
+		}
+		texts[chain] = append(texts[chain], text)
+	}
+	return texts, nil
+}
+
+// query sends a request to nftables, and returns the attributes of the answers.
+func query(ns netns.NsHandle, message, flags, family int, attributes ...nl.NetlinkRequestData) (all [][]syscall.NetlinkRouteAttr, err error) {
+	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	defer socket.Close()
+	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|message, flags)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}
+	request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
+	for _, a := range attributes {
+		request.AddData(a)
+	}
+	answers, err := request.Execute(unix.NETLINK_NETFILTER, 0)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range answers {
+		one, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }

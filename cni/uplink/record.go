@@ -107,10 +107,11 @@ type ExposedPort struct {
 	// Restricted: only clients in Sources reach an external address.
 	Restricted bool           `json:"restricted,omitempty"`
 	Sources    []netip.Prefix `json:"source-range,omitempty"`
-	// Local: clients reach only Endpoints. Sticky: they keep their endpoint.
+	// Local: clients reach only Endpoints, which are those on the node. Otherwise they are those on all nodes. Sticky:
+	// clients keep their endpoint.
 	Local     bool       `json:"local,omitempty"`
 	Sticky    bool       `json:"sticky,omitempty"`
-	Endpoints []Endpoint `json:"endpoint,omitempty"` // on the node
+	Endpoints []Endpoint `json:"endpoint,omitempty"`
 }
 
 // HealthCheck is a port on which the node tells load balancers whether a service has endpoints on it. It must

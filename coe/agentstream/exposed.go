@@ -53,8 +53,8 @@ func newExposed() exposed {
 // exposedPort is the record of a port, with the contents of its notifications.
 type exposedPort struct {
 	local      bool
-	everywhere []byte            // for nodes without endpoints
-	byNode     map[string][]byte // for nodes with endpoints
+	everywhere []byte            // for all other nodes
+	byNode     map[string][]byte // for nodes with endpoints of their own
 }
 
 // record applies one record, nil for none. It returns false for a record of another kind. A port
@@ -126,15 +126,21 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
 		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Sticky: record.Sticky,
 	}
+	content.Endpoints = endpointsOf(record.Direct)
 	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
 	for node, endpoints := range record.Endpoints {
 		here := content
-		for _, at := range endpoints {
-			here.Endpoints = append(here.Endpoints, exposedEndpoint{at.Addr(), at.Port()})
-		}
+		here.Endpoints = endpointsOf(endpoints)
 		p.byNode[node.String()] = encodeExposed(here)
 	}
 	return p, nil
+}
+
+func endpointsOf(list []netip.AddrPort) (all []exposedEndpoint) {
+	for _, at := range list {
+		all = append(all, exposedEndpoint{at.Addr(), at.Port()})
+	}
+	return all
 }
 
 // healthContent is the content of health-check-changed.

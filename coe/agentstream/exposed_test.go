@@ -59,6 +59,14 @@ func TestExposedPorts(t *testing.T) {
 	h.Apply(Batch{Revision: 3, Put: exposedPorts(web)})
 	require.Empty(t, one(), "nothing has changed")
 
+	direct := web
+	direct.Direct = []netip.AddrPort{netip.MustParseAddrPort("10.42.0.2:8080"), netip.MustParseAddrPort("10.42.1.2:8080")}
+	h.Apply(Batch{Revision: 3, Put: exposedPorts(direct)})
+	everywhere := shown[:len(shown)-1] + `,"endpoint":[{"ip":"10.42.0.2","port":8080},{"ip":"10.42.1.2","port":8080}]}`
+	require.Equal(t, []string{"coe-agent:exposed-port-changed" + everywhere}, one())
+	require.Equal(t, []string{"coe-agent:exposed-port-changed" + everywhere}, two(), "every node gets all endpoints")
+	judge(t, "exposed-port-changed", []byte(everywhere))
+
 	endpoint := func(node, at string) map[netip.Addr][]netip.AddrPort {
 		return map[netip.Addr][]netip.AddrPort{netip.MustParseAddr(node): {netip.MustParseAddrPort(at)}}
 	}
@@ -254,7 +262,7 @@ func TestExposerOfLargeRecords(t *testing.T) {
 		w.complete.Store(true)
 		all := map[netip.Addr][]netip.AddrPort{}
 		for n := range coe.MaxBackends {
-			node := netip.AddrFrom4([4]byte{192, 168, 33, byte(n / coe.MaxLocalEndpoints)})
+			node := netip.AddrFrom4([4]byte{192, 168, 33, byte(n / coe.MaxExposedEndpoints)})
 			all[node] = append(all[node], netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(n / 256), byte(n)}), 8080))
 		}
 		for n := range uint16(50) {

@@ -103,7 +103,7 @@ var rules = map[string]rule{
 	"cni/uplink": {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
 	"cni/nodeports": {
 		[]string{"cni/links"},
-		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
+		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
 	"cni/healthchecks": {

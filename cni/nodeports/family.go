@@ -1,0 +1,95 @@
+package nodeports
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+)
+
+// family is an address family. A table is of one family, and the rules of all families are the same. They differ in
+// the length of addresses, and so in the registers behind an address.
+type family struct {
+	table     nftables.TableFamily
+	number    int    // AF_INET
+	translate uint32 // the family of a translation
+	name      string
+	size      uint32 // of an address, in bytes
+	// source and destination are the offsets of addresses in the header.
+	source, destination uint32
+	address             nftables.SetDatatype
+	// every stands for every address of the node in a key.
+	every    netip.Addr
+	loopback netip.Prefix
+}
+
+var ipv4 = family{
+	table: nftables.TableFamilyIPv4, number: unix.AF_INET, translate: unix.NFPROTO_IPV4, name: "IPv4",
+	size: 4, source: 12, destination: 16, address: nftables.TypeIPAddr,
+	every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
+}
+
+// has reports whether an address is of the family.
+func (f *family) has(a netip.Addr) bool { return a.BitLen() == int(8*f.size) }
+
+// leadsTo reports whether a port can lead to an address.
+func (f *family) leadsTo(a netip.AddrPort) bool { return f.has(a.Addr()) && a.Port() != 0 }
+
+// The registers of 4 bytes that hold a key, and then the value that belongs to it. first has the number of a
+// register of 16 bytes, which begins with the same 4 bytes. The address comes first.
+const first = unix.NFT_REG_1
+
+// behind returns the register that follows the address and n further registers.
+func (f *family) behind(n uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + n }
+
+// other is a register behind every key.
+const other = unix.NFT_REG32_10
+
+func (f *family) nftable() *nftables.Table {
+	return &nftables.Table{Family: f.table, Name: TableName}
+}
+
+// portKey identifies a port.
+type portKey struct {
+	address  netip.Addr // family.every for a port on every address of the node
+	protocol byte
+	number   uint16
+}
+
+// bytes returns the begin of the keys of the port's elements.
+func (p portKey) bytes() string {
+	return string(p.address.AsSlice()) + string([]byte{p.protocol, 0, 0, 0}) + portOf(p.number)
+}
+
+// parse returns the port at the begin of a key.
+func (f *family) parse(key string) portKey {
+	n := int(f.size)
+	address, _ := netip.AddrFromSlice([]byte(key[:n]))
+	return portKey{address, key[n], binary.BigEndian.Uint16([]byte(key[n+4:]))}
+}
+
+// portOf returns a port in the form of nftables, padded to a register.
+func portOf(port uint16) string {
+	return string(binary.BigEndian.AppendUint16(nil, port)) + "\x00\x00"
+}
+
+func addressOf(a netip.AddrPort) string { return string(a.Addr().AsSlice()) + portOf(a.Port()) }
+
+// numberOf returns a number in the form of nftables: in the order of the processor.
+func numberOf(n uint32) string { return string(binary.NativeEndian.AppendUint32(nil, n)) }
+
+var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
+
+// keyOf returns the key of a port at an address, the zero address for every one of the node.
+func (f *family) keyOf(address netip.Addr, protocol string, number uint16) (portKey, error) {
+	at := portKey{address, protocols[protocol], number}
+	if !address.IsValid() {
+		at.address = f.every
+	}
+	if at.protocol == 0 || number == 0 {
+		return portKey{}, fmt.Errorf("the protocol or the port is invalid")
+	}
+	return at, nil
+}
