@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,8 +21,9 @@ import (
 // Version is the version of Kubernetes.
 const Version = "v1.36.3"
 
-// sourceDir is the module of the binary, relative to the root of the tree.
-const sourceDir = "test/lab/kube/hyperkube"
+// Source is the module of all programs, relative to the root of the tree. They share it, so that what
+// several of them need is compiled once, and that their dependencies are not dependencies of the bridge.
+const Source = "test/lab/kube/programs"
 
 // reportInterval is the interval of progress reports of a build.
 const reportInterval = 10 * time.Second
@@ -37,13 +37,11 @@ var ldflags = strings.Join([]string{
 	"-X k8s.io/client-go/pkg/version.gitVersion=" + Version,
 }, " ")
 
-// Program is a program for tests. It is built from its own module in the source tree, so that its
-// dependencies are not dependencies of the bridge.
+// Program is a program for tests. It is built from a module of its own in the source tree.
 type Program struct {
 	Title   string // for people, with its version
 	Takes   string // the effort of building it, for people
-	Source  string // folder of the module, from the root of the tree
-	Package string // the package to build; "." is the module's root
+	Package string // the package to build, in the module (./dns) or one that it requires
 	Name    string // of its folder in the cache
 	Binary  string // the name of its file in the folder
 	LDFlags string
@@ -53,7 +51,7 @@ type Program struct {
 // controlPlane is etcd and Kubernetes.
 var controlPlane = Program{
 	Title: "Kubernetes " + Version, Takes: "four to five minutes of two processors, and 3 GB of Go's build cache",
-	Source: sourceDir, Package: ".", Name: "kubernetes-" + Version, Binary: "hyperkube", LDFlags: ldflags,
+	Package: "./hyperkube", Name: "kubernetes-" + Version, Binary: "hyperkube", LDFlags: ldflags,
 }
 
 // Build returns the path of the binary with etcd and Kubernetes: see Program.Build.
@@ -66,7 +64,7 @@ func Build(ctx context.Context, progress io.Writer) (binary string, err error) {
 // directory must be in the source tree.
 func (p Program) Build(ctx context.Context, progress io.Writer) (binary string, err error) {
 	b := build{Program: p, progress: progress}
-	if b.source, err = FindSource(p.Source); err != nil {
+	if b.source, err = FindSource(Source); err != nil {
 		return "", fmt.Errorf("build %s: %w", p.Title, err)
 	}
 	if b.cache, err = os.UserCacheDir(); err != nil {
@@ -133,15 +131,16 @@ func (b *build) run(ctx context.Context) (binary string, err error) {
 // hash returns a short hash of everything that affects the binary.
 func (b *build) hash() (string, error) {
 	sum := sha256.New()
-	for _, name := range []string{"go.mod", "go.sum", "main.go"} {
-		content, err := os.ReadFile(filepath.Join(b.source, name))
-		if name == "main.go" && errors.Is(err, fs.ErrNotExist) {
-			continue // the package belongs to another module
-		}
+	names, err := filepath.Glob(filepath.Join(b.source, b.Package, "*.go")) // none if the package belongs to another module
+	if err != nil {
+		return "", err
+	}
+	for _, path := range append([]string{filepath.Join(b.source, "go.mod"), filepath.Join(b.source, "go.sum")}, names...) {
+		content, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
 		}
-		fmt.Fprintf(sum, "%s %d\n%s", name, len(content), content)
+		fmt.Fprintf(sum, "%s %d\n%s", filepath.Base(path), len(content), content)
 	}
 	fmt.Fprint(sum, b.LDFlags)
 	return hex.EncodeToString(sum.Sum(nil))[:12], nil

@@ -116,7 +116,7 @@ func TestBuildOfTests(t *testing.T) {
 }
 
 func TestVersionIsTheModules(t *testing.T) {
-	source, err := FindSource(sourceDir)
+	source, err := FindSource(Source)
 	require.NoError(t, err)
 	text, err := os.ReadFile(filepath.Join(source, "go.mod"))
 	require.NoError(t, err)
@@ -126,6 +126,6 @@ func TestVersionIsTheModules(t *testing.T) {
 
 func TestSourceIsLookedForAbove(t *testing.T) {
 	t.Chdir(t.TempDir())
-	_, err := FindSource(sourceDir)
+	_, err := FindSource(Source)
 	require.ErrorContains(t, err, "run this within the source tree")
 }

@@ -34,13 +34,13 @@ func Missing() []string {
 // The sources of Programs.
 var (
 	agnhost = kube.Program{
-		Title: "agnhost of Kubernetes " + kube.Version, Takes: "a minute of two processors",
-		Source: "test/lab/kubelab/agnhost", Package: "k8s.io/kubernetes/test/images/agnhost",
+		Title: "agnhost of Kubernetes " + kube.Version, Takes: "some seconds",
+		Package: "k8s.io/kubernetes/test/images/agnhost",
 		Name: "agnhost-" + kube.Version, Binary: "agnhost", LDFlags: "-s -w",
 	}
 	coreDNS = kube.Program{
-		Title: "CoreDNS v1.14.7", Takes: "two minutes of two processors",
-		Source: "test/lab/kubelab/dns", Package: ".", Name: "coredns-v1.14.7", Binary: "coredns", LDFlags: "-s -w",
+		Title: "CoreDNS v1.14.7", Takes: "half a minute",
+		Package: "./dns", Name: "coredns-v1.14.7", Binary: "coredns", LDFlags: "-s -w",
 	}
 )
 

@@ -100,7 +100,7 @@ func (s *suite) shellImage(ctx context.Context) (i kubelab.Image, err error) {
 
 // moduleFolder returns the folder of the suite's module on this machine.
 func moduleFolder(ctx context.Context) (string, error) {
-	dir, err := kube.FindSource(source)
+	dir, err := kube.FindSource(kube.Source)
 	if err != nil {
 		return "", fmt.Errorf("find the suite's module: %w", err)
 	}

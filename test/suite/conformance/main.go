@@ -1,5 +1,5 @@
 // Command conformance runs the network tests of Kubernetes' own end-to-end suite, [sig-network], on
-// a cluster of two nodes. coe-bridge is installed there as docs/kubernetes.md says. passing.txt has
+// a cluster of three nodes, each in its own zone. coe-bridge is installed there as docs/kubernetes.md says. passing.txt has
 // the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
 // suite has a test that is in neither file.
 //
@@ -20,8 +20,12 @@ import (
 	"syscall"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // runTimeout bounds a whole run, including the builds of the first run.
@@ -43,6 +47,7 @@ const logFolder = ".run/conformance"
 // options has the options of the command line.
 type options struct {
 	bin      string
+	nodes    int
 	parallel int
 	only     *regexp.Regexp // nil for the tests of passing.txt
 }
@@ -62,6 +67,7 @@ func run(ctx context.Context) error {
 
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
+	flag.IntVar(&o.nodes, "nodes", 3, "number of nodes, which are in three zones")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests in passing.txt", func(text string) error {
 		o.only, err = regexp.Compile(text)
@@ -94,8 +100,8 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 	if err != nil {
 		return err
 	}
-	s.Step("Start Kubernetes: control plane and two nodes; install coe-bridge")
-	lab, err := startLab(ctx, suite, o.bin)
+	s.Step("Start Kubernetes: control plane and nodes; install coe-bridge")
+	lab, err := startLab(ctx, suite, o)
 	if err != nil {
 		return err
 	}
@@ -115,21 +121,45 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 	return nil
 }
 
-// startLab starts a cluster with coe-bridge that has the images of the suite.
-func startLab(ctx context.Context, suite *suite, bin string) (*kubelab.Lab, error) {
+// loadBalancers has the addresses of services of type LoadBalancer.
+const loadBalancers = "198.51.100.0/24"
+
+// startLab starts a cluster with coe-bridge that has the images of the suite, and a load balancer.
+func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error) {
 	images, err := suite.makeImages(ctx)
 	if err != nil {
 		return nil, err
 	}
+	var names []string
+	for i := range o.nodes {
+		names = append(names, "node"+strconv.Itoa(i+1))
+	}
 	lab, err := kubelab.Start(ctx, kubelab.Config{
-		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: []string{"node1", "node2"}, Bin: bin,
+		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bin: o.bin, Settings: []string{"external-addresses: " + loadBalancers},
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	})
 	if err != nil {
 		return nil, err
 	}
-	if err := lab.Install(ctx); err != nil {
+	if err := prepare(ctx, lab, suite); err != nil {
 		return nil, errors.Join(err, lab.Close())
 	}
 	return lab, nil
+}
+
+// prepare puts the nodes of a cluster into zones, installs coe-bridge, and starts the load balancer.
+func prepare(ctx context.Context, lab *kubelab.Lab, suite *suite) error {
+	for i, n := range lab.Nodes {
+		zone := fmt.Appendf(nil, `{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone%d"}}}`, i%3+1)
+		if _, err := lab.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, zone, metav1.PatchOptions{}); err != nil {
+			return fmt.Errorf("put node %s into a zone: %w", n.Name, err)
+		}
+	}
+	if err := lab.Install(ctx); err != nil {
+		return err
+	}
+	_, err := lab.OVN.Launch(ctx, ovnhost.Command{Name: "balancer", Pod: ovnhost.CentralNamespace, Argv: []string{
+		suite.balancer, "--kubeconfig=" + lab.Kubeconfig(), "--addresses=" + loadBalancers,
+	}})
+	return err
 }

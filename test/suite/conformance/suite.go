@@ -21,13 +21,10 @@ const listTimeout = time.Minute
 // group is the prefix of the names of the tests of Kubernetes' network group.
 const group = "[sig-network] "
 
-// source is the module from whose dependencies the suite is built.
-const source = "test/suite/conformance/e2e"
-
 // program is the suite, built like the one in Kubernetes' releases.
 var program = kube.Program{
 	Title: "the end-to-end tests of Kubernetes " + kube.Version, Takes: "five minutes of two processors, and 2 GB of Go's build cache",
-	Source: source, Package: "k8s.io/kubernetes/test/e2e", Tests: true,
+	Package: "k8s.io/kubernetes/test/e2e", Tests: true,
 	Name: "e2e-" + kube.Version, Binary: "e2e.test",
 	LDFlags: strings.Join([]string{
 		"-s -w",
@@ -40,13 +37,20 @@ var program = kube.Program{
 // window of the client.
 var outOfWindow = kube.Program{
 	Title: "the test server of Kubernetes' issue 74839", Takes: "a few seconds",
-	Source: source, Package: "k8s.io/kubernetes/test/images/regression-issue-74839",
+	Package: "k8s.io/kubernetes/test/images/regression-issue-74839",
 	Name: "regression-issue-74839-" + kube.Version, Binary: "regression-issue-74839", LDFlags: "-s -w",
+}
+
+// balancer gives addresses to services of type LoadBalancer.
+var balancer = kube.Program{
+	Title: "the load balancer of the tests", Takes: "half a minute",
+	Package: "./balancer", Name: "balancer-" + kube.Version, Binary: "balancer", LDFlags: "-s -w",
 }
 
 // suite is the built suite, with the files of its images.
 type suite struct {
 	binary      string
+	balancer    string
 	outOfWindow string
 	programs    kubelab.Programs
 }
@@ -55,6 +59,9 @@ type suite struct {
 func buildSuite(ctx context.Context, progress io.Writer) (s *suite, err error) {
 	s = &suite{}
 	if s.binary, err = program.Build(ctx, progress); err != nil {
+		return nil, err
+	}
+	if s.balancer, err = balancer.Build(ctx, progress); err != nil {
 		return nil, err
 	}
 	if s.outOfWindow, err = outOfWindow.Build(ctx, progress); err != nil {

@@ -1,6 +1,5 @@
 // Command dns is the name server of the lab's clusters: CoreDNS with the plugins in their
-// configuration and in the tests of Kubernetes. It is a separate module, so that the dependencies
-// of CoreDNS are not dependencies of the bridge.
+// configuration and in the tests of Kubernetes.
 package main
 
 import (

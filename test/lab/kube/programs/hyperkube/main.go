@@ -1,8 +1,6 @@
 // Command hyperkube has all programs of Kubernetes in one binary, for tests: etcd, kube-apiserver,
 // kube-controller-manager, kube-scheduler, kubelet, kube-proxy and kubectl. The name of the program file
 // or the first argument selects the program.
-//
-// It is a separate module, so that the dependencies of Kubernetes are not dependencies of the bridge.
 package main
 
 import (
