@@ -36,7 +36,7 @@ var (
 	agnhost = kube.Program{
 		Title: "agnhost of Kubernetes " + kube.Version, Takes: "some seconds",
 		Package: "k8s.io/kubernetes/test/images/agnhost",
-		Name: "agnhost-" + kube.Version, Binary: "agnhost", LDFlags: "-s -w",
+		Name:    "agnhost-" + kube.Version, Binary: "agnhost", LDFlags: "-s -w",
 	}
 	coreDNS = kube.Program{
 		Title: "CoreDNS v1.14.7", Takes: "half a minute",

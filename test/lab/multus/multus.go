@@ -12,7 +12,7 @@ import (
 var plugin = kube.Program{
 	Title: "Multus v4.3.0", Takes: "some seconds",
 	Package: "gopkg.in/k8snetworkplumbingwg/multus-cni.v4/cmd/multus",
-	Name: "multus-v4.3.0", Binary: "multus", LDFlags: "-s -w",
+	Name:    "multus-v4.3.0", Binary: "multus", LDFlags: "-s -w",
 }
 
 // Build returns the path of the plugin. It builds the plugin if the user's cache does not have it, and

@@ -38,7 +38,7 @@ var program = kube.Program{
 var outOfWindow = kube.Program{
 	Title: "the test server of Kubernetes' issue 74839", Takes: "a few seconds",
 	Package: "k8s.io/kubernetes/test/images/regression-issue-74839",
-	Name: "regression-issue-74839-" + kube.Version, Binary: "regression-issue-74839", LDFlags: "-s -w",
+	Name:    "regression-issue-74839-" + kube.Version, Binary: "regression-issue-74839", LDFlags: "-s -w",
 }
 
 // balancer gives addresses to services of type LoadBalancer.
