@@ -38,6 +38,8 @@ type Store struct {
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
 	egress   egressState
+
+	serviceCIDRs serviceCIDRs
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
 	// contested has the nodes whose address belongs to another node, misaddressed the nodes
@@ -53,7 +55,7 @@ type Store struct {
 type Changed struct {
 	// Namespaces have changed entities, or pods that a changed policy may concern; sorted.
 	Namespaces []string
-	Cluster    bool // the set of nodes, completeness, the PolicySet, or EgressIPs
+	Cluster    bool // the set of nodes, completeness, the PolicySet, EgressIPs, or ServiceCIDRs
 	Egress     bool // what sources request of egress addresses
 	// Leased are the UIDs of pods with a changed lease, sorted.
 	Leased []string
@@ -128,6 +130,8 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 			limited:  map[string]map[*PolicySpec]limitedPolicy{},
 		},
 		egress: egressState{specs: map[string]*EgressSpec{}},
+
+		serviceCIDRs: serviceCIDRs{byUID: map[string]*ServiceCIDR{}},
 	}
 	for _, o := range []Origin{RESTCONF, Kubernetes} {
 		if slices.Contains(origins, o) {

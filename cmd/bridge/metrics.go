@@ -37,7 +37,7 @@ func (c census) Collect(out chan<- prometheus.Metric) {
 	} {
 		out <- prometheus.MustNewConstMetric(podsMetric, prometheus.GaugeValue, float64(n), string(stage))
 	}
-	pools, _ := c.allPools()
+	pools := c.allPools().pools
 	for _, p := range pools {
 		key := coe.PoolKey{Network: p.Network, Subnet: p.Subnet}
 		given := counted.Given[key]

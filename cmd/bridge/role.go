@@ -138,8 +138,8 @@ func (b *Bridge) settingsOf(r *role) mapping.Settings {
 func (s source) Want(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	parts, problems := s.mapper.Scope(scope)
 	if scope == netvirt.Cluster {
-		pools, ofPools := s.allPools()
-		problems = slices.Concat(problems, ofPools, ipam.SmallPools(pools, s.store.Nodes(), s.store.Namespaces()))
+		all := s.allPools()
+		problems = slices.Concat(problems, all.problems, ipam.SmallPools(all.pools, s.store.Nodes(), s.store.Namespaces()))
 	}
 	return parts, problems
 }

@@ -125,8 +125,11 @@ func (b *Bridge) repool() {
 	}
 	b.repooling.Lock() // the newest pools are set last
 	defer b.repooling.Unlock()
-	whole := b.store.Complete() // before the pools are read: later changes call repool again
-	pools, _ := b.allPools()
+	whole := b.store.Complete()         // before the pools are read: later changes call repool again
+	_, listed := b.store.ServiceCIDRs() // before their ranges are read
+	joined := b.allPools()
+	r.assigner.SetServiceRanges(joined.services, listed || b.cluster == nil)
+	pools := joined.pools
 	for _, ns := range r.assigner.SetPools(pools) {
 		r.claims.Mark(netvirt.Scope(ns))
 	}
@@ -140,20 +143,21 @@ func (b *Bridge) repool() {
 type joinedPools struct {
 	nodes    map[netip.Addr]*coe.Node // the Store's, which replaces it when it changes
 	pools    []dhcppool.Pool
+	services []netip.Prefix // ranges of cluster addresses of ServiceCIDRs
 	problems []coe.Problem
 }
 
 // allPools joins the pools of the settings, then the posted ones, then the nodes' own. A pool
 // that cannot serve beside an earlier one is a problem. They are joined once for all callers,
 // who must not change them: an agent's request needs them too, and thousands of nodes have some.
-func (b *Bridge) allPools() ([]dhcppool.Pool, []coe.Problem) {
+func (b *Bridge) allPools() *joinedPools {
 	nodes := b.store.Nodes()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.joined == nil || reflect.ValueOf(b.joined.nodes).UnsafePointer() != reflect.ValueOf(nodes).UnsafePointer() {
 		b.joined = b.joinPools(nodes)
 	}
-	return b.joined.pools, b.joined.problems
+	return b.joined
 }
 
 // joinPools needs mu.
@@ -163,14 +167,16 @@ func (b *Bridge) joinPools(nodes map[netip.Addr]*coe.Node) *joinedPools {
 		ofNodes, more := ipam.NodePools(nodes, all, b.reserved())
 		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
-	return &joinedPools{nodes, all, problems}
+	cidrs, _ := b.store.ServiceCIDRs()
+	services, more := ipam.ServiceRanges(cidrs, all, b.reserved())
+	return &joinedPools{nodes, all, services, append(problems, more...)}
 }
 
 // requestable reports whether the agent of a node may request an address for a pod of a
 // namespace: an address of a pool that serves the pod, or of --pod-network. Pools of the
 // first network of ipam.NetworksOf that has one serve it.
 func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr) bool {
-	pools, _ := b.allPools()
+	pools := b.allPools().pools
 	var serving []dhcppool.Pool
 	for _, network := range ipam.NetworksOf(netvirt.ELANName(node, namespace), namespace, node) {
 		for _, p := range pools {

@@ -136,7 +136,7 @@ func smallCluster(t *testing.T) string {
 	lists := map[string]string{
 		"/api/v1/namespaces": "NamespaceList", "/api/v1/nodes": "NodeList", "/api/v1/services": "ServiceList",
 		"/api/v1/pods": "PodList", "/apis/discovery.k8s.io/v1/endpointslices": "EndpointSliceList",
-		"/apis/networking.k8s.io/v1/networkpolicies": "NetworkPolicyList",
+		"/apis/networking.k8s.io/v1/networkpolicies": "NetworkPolicyList", "/apis/networking.k8s.io/v1/servicecidrs": "ServiceCIDRList",
 	}
 	pods := `
 		{"metadata": {"uid": "8f2a6d5e-0000-4000-8000-0000000000f1", "name": "one", "namespace": "small", "resourceVersion": "1"}, "status": {"hostIP": "192.168.33.12"}},

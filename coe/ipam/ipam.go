@@ -12,6 +12,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -122,6 +123,11 @@ type Assigner struct {
 	// after a failed Commit.
 	stale bool
 	pools []dhcppool.Pool
+	// serviceCIDRs has the ranges of cluster addresses that SetServiceRanges was given, and whether there may be others.
+	serviceCIDRs struct {
+		ranges  []netip.Prefix
+		partial bool
+	}
 	// poolsWhole is set once all pools are known.
 	poolsWhole bool
 	warned     bool // a warning of services that nodes cannot reach was logged

@@ -31,13 +31,15 @@ func (a adoption) adoptNodes(inUse []NodeInUse) (adopted int) {
 }
 
 // followNetworks records the networks that nodes route, and the gateways, if they have changed. Until all pools
-// are known it removes no range, because pods may have addresses in it, and keeps the gateways.
+// and ServiceCIDRs are known it removes no range, because pods and services may have addresses in it, and keeps the gateways.
 func (r *round) followNetworks() {
 	now := r.allNetworks()
 	if r.networks != nil && !r.poolsWhole {
 		now.Pods = joined(slices.Concat(now.Pods, r.networks.Pods))
-		now.Services = joined(slices.Concat(now.Services, r.networks.Services))
 		now.Gateways = r.networks.Gateways
+	}
+	if r.networks != nil && (!r.poolsWhole || r.serviceCIDRs.partial) {
+		now.Services = joined(slices.Concat(now.Services, r.networks.Services))
 	}
 	if r.networks != nil && r.networks.Equal(now) {
 		return
@@ -61,10 +63,10 @@ func (r *round) noteReach(service netip.Addr) {
 	}
 }
 
-// allNetworks returns the ranges of the settings and of all pools, as the fewest prefixes. If
+// allNetworks returns the ranges of the settings, of all pools and of ServiceCIDRs, as the fewest prefixes. If
 // nodes route the addresses of pods singly, the addresses of nodes are not among them.
 func (r *round) allNetworks() *coe.Networks {
-	pods, services := slices.Clone(r.cfg.Nodes.Pods), slices.Clone(r.cfg.Nodes.Services)
+	pods, services := slices.Clone(r.cfg.Nodes.Pods), slices.Concat(r.cfg.Nodes.Services, r.serviceCIDRs.ranges)
 	for _, p := range r.pools {
 		if p.Network == coe.ServicePool {
 			services = append(services, p.Subnet)

@@ -130,6 +130,44 @@ func TestNetworks(t *testing.T) {
 // TestNumbersAfterALostJournal: after the journal is lost, nodes keep the numbers that they
 // have in the backend, in whatever order they are reported. No number is given before the
 // backend has answered.
+// Ranges of ServiceCIDRs are routed as those of the settings. None ends before all ServiceCIDRs are known.
+func TestNetworksOfServiceCIDRs(t *testing.T) {
+	w := newWorld(t, specPool())
+	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.restart()
+	w.complete()
+	set := func(whole bool, ranges ...string) []netip.Prefix {
+		w.assigner.SetServiceRanges(prefixes(ranges...), whole)
+		w.assigner.SetPools([]dhcppool.Pool{specPool()})
+		w.assigner.PoolsAreWhole()
+		w.syncNodes()
+		return w.store.Cluster().Networks.Services
+	}
+	require.Equal(t, prefixes("10.96.0.0/12", "10.160.0.0/16", "10.170.0.0/16"), set(true, "10.170.0.0/16", "10.160.0.0/16"))
+	require.Equal(t, prefixes("10.96.0.0/12", "10.160.0.0/16", "10.170.0.0/16"), set(false))
+	require.Equal(t, prefixes("10.96.0.0/12", "10.160.0.0/16"), set(true, "10.160.0.0/16"))
+	require.Equal(t, coe.AddressTaken, w.assigner.RefuseEgress(addr("10.160.1.1")).Reason)
+	require.Nil(t, w.assigner.RefuseEgress(addr("10.170.1.1")))
+}
+
+func TestServiceRanges(t *testing.T) {
+	cidrs := []*coe.ServiceCIDR{
+		{UID: "1", Name: "kubernetes", CIDRs: prefixes("10.96.0.0/16", "fd00:96::/108")},
+		{UID: "2", Name: "nodes", CIDRs: prefixes("100.96.3.0/24")},
+		{UID: "3", Name: "pods", CIDRs: prefixes("10.11.3.0/24", "10.99.0.0/16")},
+	}
+	pools := []dhcppool.Pool{
+		{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/16")}, {Network: coe.ServicePool, Subnet: netip.MustParsePrefix("10.96.0.0/24")},
+	}
+	reserved := ipam.Ranges{{Prefix: netip.MustParsePrefix("100.96.0.0/16"), Use: "the node network"}, {Prefix: netip.MustParsePrefix("10.96.0.0/12"), Services: true}}
+	ranges, problems := ipam.ServiceRanges(cidrs, pools, reserved)
+	require.Equal(t, prefixes("10.96.0.0/16", "fd00:96::/108", "10.99.0.0/16"), ranges)
+	require.Len(t, problems, 2)
+	require.Equal(t, "nodes do not reach its range 100.96.3.0/24: it overlaps 100.96.0.0/16, the range of the node network; use another range", problems[0].Message)
+	require.Equal(t, "pods", problems[1].Name)
+	require.Contains(t, problems[1].Message, `10.11.3.0/24: it overlaps 10.11.0.0/16 of pool "default"`)
+}
+
 func TestNumbersAfterALostJournal(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}

@@ -52,6 +52,14 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	return slices.Sorted(maps.Keys(marked))
 }
 
+// SetServiceRanges replaces the ranges of cluster addresses beside those of the settings and the pools; see
+// ServiceRanges. whole says that there are no others. SetPools, which must follow, applies them.
+func (a *Assigner) SetServiceRanges(ranges []netip.Prefix, whole bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.serviceCIDRs.ranges, a.serviceCIDRs.partial = ranges, !whole
+}
+
 // PoolsAreWhole notes that every source has been listed, so that the present pools are all pools.
 func (a *Assigner) PoolsAreWhole() {
 	a.mu.Lock()

@@ -152,14 +152,17 @@ type reserved struct {
 	ranges Ranges
 }
 
-// newReserved collects the addresses that the settings, the pools, the nodes and the EgressIPs reserve.
-func newReserved(cfg Config, pools []dhcppool.Pool, nodes map[netip.Addr]*coe.Node, egress []*coe.EgressIP) reserved {
+// newReserved collects the addresses that the settings, the pools, the ServiceCIDRs, the nodes and the EgressIPs reserve.
+func newReserved(cfg Config, pools []dhcppool.Pool, services []netip.Prefix, nodes map[netip.Addr]*coe.Node, egress []*coe.EgressIP) reserved {
 	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
 		v.ranges = append(v.ranges, Range{p, use, services})
 	}
 	for _, p := range cfg.Nodes.Pods {
 		add(p, "pods", false)
+	}
+	for _, p := range services {
+		add(p, "cluster addresses (ServiceCIDR)", true)
 	}
 	for _, p := range pools {
 		if p.Network == coe.ServicePool {
@@ -240,7 +243,7 @@ func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
 // reserveAgain updates the reserved addresses from the settings, pools and nodes. It returns the
 // namespaces with services whose addresses may now be refused or allowed.
 func (a *Assigner) reserveAgain() (changed []string) {
-	now := newReserved(a.cfg, a.pools, a.store.Nodes(), a.store.EgressIPs())
+	now := newReserved(a.cfg, a.pools, a.serviceCIDRs.ranges, a.store.Nodes(), a.store.EgressIPs())
 	if now.equal(a.vips.reserved) {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -343,6 +344,13 @@ func TestLabelsWithProfiles(t *testing.T) {
 			require.Equal(t, c.want, slices.Collect(pod.Labels.Profiles()))
 		})
 	}
+}
+
+func TestServiceCIDR(t *testing.T) {
+	in := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{UID: "8F2A", Name: "more"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.97.0.0/16", "fd00:97::/108"}}}
+	require.Equal(t, &coe.ServiceCIDR{
+		UID: "8f2a", Name: "more", CIDRs: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/16"), netip.MustParsePrefix("fd00:97::/108")},
+	}, kube.ServiceCIDR(in))
 }
 
 // The conversion refuses what an API server without the schema of EgressIPs accepts.

@@ -60,6 +60,8 @@ func explain(err error) problem {
 		return problem{forbidden, fmt.Sprintf("the API server does not allow the bridge to %s %s: "+
 			"apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb %q on resource %q of API group %q (%v)",
 			request.verb, request.resource.name, request.verb, request.resource.name, request.resource.group, cause(err))}
+	case apierrors.IsNotFound(err) && request != nil && request.resource.name == serviceCIDRs:
+		return problem{otherwise, "the API server has no servicecidrs, which came with Kubernetes 1.33: name all ranges of cluster addresses with --service-network"}
 	case apierrors.IsNotFound(err) && request != nil && request.resource.group == EgressIPs.Group:
 		return problem{otherwise, fmt.Sprintf("the API server has no %s: to use egress addresses, apply deploy/kubernetes/bridge/egressips.yaml", request.resource.name)}
 	case errors.As(err, &untrusted):

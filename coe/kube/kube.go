@@ -1,5 +1,5 @@
 // Package kube follows an API server: it puts namespaces, nodes, pods, services, endpoint slices,
-// network policies and EgressIPs into the Store. It knows neither the model nor what is chosen for a
+// network policies, ServiceCIDRs and EgressIPs into the Store. It knows neither the model nor what is chosen for a
 // pod.
 //
 // It has no informer cache, which would hold every object a second time; pods are many and
@@ -84,6 +84,7 @@ func NewWatcher(cfg Config) *Watcher {
 	add(w, resource{name: "services", selector: served}, core.Services(""), t.services)
 	add(w, resource{name: "endpointslices", group: discoveryv1.GroupName, selector: served}, discovery.EndpointSlices(""), t.endpoints)
 	add(w, resource{name: "networkpolicies", group: networkingv1.GroupName}, cfg.Client.NetworkingV1().NetworkPolicies(""), t.policies)
+	add(w, resource{name: serviceCIDRs, group: networkingv1.GroupName}, cfg.Client.NetworkingV1().ServiceCIDRs(), t.ranges)
 	if cfg.Dynamic != nil {
 		add(w, resource{name: EgressIPs.Resource, group: EgressIPs.Group}, lister[*unstructured.UnstructuredList](cfg.Dynamic.Resource(EgressIPs)), t.egress)
 	}

@@ -30,6 +30,7 @@ type tables struct {
 	services   *table[*corev1.Service, *coe.Service]
 	endpoints  *table[*discoveryv1.EndpointSlice, *coe.Endpoints]
 	policies   *table[*networkingv1.NetworkPolicy, *coe.PolicySpec]
+	ranges     *table[*networkingv1.ServiceCIDR, *coe.ServiceCIDR]
 	egress     *table[*unstructured.Unstructured, *coe.EgressSpec]
 
 	// addresses are the nodes' addresses by name; replaced, never changed.
@@ -54,10 +55,13 @@ func newTables(cfg Config) *tables {
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
 		func(tx *coe.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
+	t.ranges = newTable(t, ServiceCIDR, (*coe.Tx).PutServiceCIDR, func(tx *coe.Tx, c *coe.ServiceCIDR) { tx.DeleteServiceCIDR(c.UID) })
+	t.ranges.optional = true
 	t.egress = newTable(t, EgressSpec, (*coe.Tx).PutEgressSpec, func(tx *coe.Tx, s *coe.EgressSpec) { tx.DeleteEgressSpec(s.UID) })
 	t.egress.optional = true
 	t.pods = t.newPods(cfg.Observe)
 	t.policies.complete = t.countOfPolicy
+	t.ranges.complete = func(tx *coe.Tx) { tx.SetServiceCIDRsListed(true) }
 	t.egress.complete = func(tx *coe.Tx) { tx.SetEgressListed(true) }
 	for _, complete := range []*func(*coe.Tx){&t.namespaces.complete, &t.pods.complete} {
 		*complete = func(tx *coe.Tx) {
@@ -71,7 +75,7 @@ func newTables(cfg Config) *tables {
 
 // resources is the number of resources that must be listed before the origin is complete. It
 // does not include network policies: without them only PolicySet is incomplete. Nor does it include EgressIPs: those
-// that a leader has accepted apply without them.
+// that a leader has accepted apply without them; and ServiceCIDRs: until they are listed, nodes lose no range of services.
 const resources = 5
 
 // resourcesOfPolicy is the number of resources that decide what policies mean: policies, namespaces
@@ -84,6 +88,7 @@ func (t *tables) relist() {
 	t.store.Update(func(tx *coe.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
 		tx.SetPoliciesIncomplete(coe.Kubernetes)
+		tx.SetServiceCIDRsListed(false)
 		tx.SetEgressListed(false)
 		t.unlisted, t.ofPolicy = resources, resourcesOfPolicy
 		t.rounds.next()

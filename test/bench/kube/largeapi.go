@@ -34,6 +34,7 @@ func serveLarge(dir string) (*synthapi.API, error) {
 	synthapi.Add(api, synthapi.Services, largeServices, serviceOf)
 	synthapi.Add(api, synthapi.EndpointSlices, largeServices, sliceOf)
 	synthapi.Add(api, synthapi.Policies, 0, nil)
+	synthapi.Add(api, synthapi.ServiceCIDRs, 0, nil)
 	return api, nil
 }
 

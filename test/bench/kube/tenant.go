@@ -217,4 +217,5 @@ func (t tenant) serve(api *synthapi.API) {
 	synthapi.Add(api, synthapi.Services, t.nServices, t.services)
 	synthapi.Add(api, synthapi.EndpointSlices, t.nSlices, t.slices)
 	synthapi.Add(api, synthapi.Policies, 0, nil)
+	synthapi.Add(api, synthapi.ServiceCIDRs, 0, nil)
 }

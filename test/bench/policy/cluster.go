@@ -46,6 +46,7 @@ func (b *bench) newCluster(s spec) (*cluster, error) {
 	synthapi.Add(c.api, synthapi.Nodes, s.load.Nodes, synthapi.Node)
 	c.pods = synthapi.Add(c.api, synthapi.Pods, s.load.Count, c.pod)
 	c.policies = synthapi.Add(c.api, synthapi.Policies, s.policies, s.policy)
+	synthapi.Add(c.api, synthapi.ServiceCIDRs, 0, nil)
 	synthapi.Add(c.api, synthapi.Services, 0, nil)
 	synthapi.Add(c.api, synthapi.EndpointSlices, 0, nil)
 	return c, nil

@@ -20,7 +20,7 @@ kind: ClusterRole
 metadata: {name: bridge}
 rules:
 - {apiGroups: [""], resources: [namespaces, nodes, pods, services], verbs: [list, watch]}
-- {apiGroups: [networking.k8s.io], resources: [networkpolicies], verbs: [list, watch]}
+- {apiGroups: [networking.k8s.io], resources: [networkpolicies, servicecidrs], verbs: [list, watch]}
 - {apiGroups: [""], resources: [pods/status], verbs: [patch]}
 - {apiGroups: [""], resources: [events], verbs: [create, patch]}
 `

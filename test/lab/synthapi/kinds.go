@@ -82,6 +82,16 @@ var (
 			return &o
 		},
 	}
+	ServiceCIDRs = Kind[networkingv1.ServiceCIDR]{
+		"/apis/networking.k8s.io/v1/servicecidrs",
+		func(m metav1.ListMeta, items []networkingv1.ServiceCIDR) runtime.Object {
+			return &networkingv1.ServiceCIDRList{TypeMeta: kind("networking.k8s.io/v1", "ServiceCIDRList"), ListMeta: m, Items: items}
+		},
+		func(o networkingv1.ServiceCIDR) runtime.Object {
+			o.TypeMeta = kind("networking.k8s.io/v1", "ServiceCIDR")
+			return &o
+		},
+	}
 )
 
 func kind(version, kind string) metav1.TypeMeta {
