@@ -130,7 +130,7 @@ func TestNetworks(t *testing.T) {
 // TestNumbersAfterALostJournal: after the journal is lost, nodes keep the numbers that they
 // have in the backend, in whatever order they are reported. No number is given before the
 // backend has answered.
-// Ranges of ServiceCIDRs are routed as those of the settings. None ends before all ServiceCIDRs are known.
+// Nodes route the ranges of ServiceCIDRs and of the settings. No range ends before all ServiceCIDRs are known.
 func TestNetworksOfServiceCIDRs(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}

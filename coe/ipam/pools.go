@@ -52,7 +52,7 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	return slices.Sorted(maps.Keys(marked))
 }
 
-// SetServiceRanges replaces the ranges of cluster addresses beside those of the settings and the pools; see
+// SetServiceRanges replaces the ranges of cluster addresses that are neither in the settings nor pools; see
 // ServiceRanges. whole says that there are no others. SetPools, which must follow, applies them.
 func (a *Assigner) SetServiceRanges(ranges []netip.Prefix, whole bool) {
 	a.mu.Lock()

@@ -314,7 +314,12 @@ func TestRenew(t *testing.T) {
 	r.Relist()
 	require.Len(t, ofStore(r.store).Pods, 5)
 	r.eventually(t, 6*time.Second, "all listed", r.store.Complete)
-	r.eventually(t, 6*time.Second, "each is logged", func() bool { return r.log.count(`msg="listed again"`) == 6 })
+	r.eventually(t, 6*time.Second, "each is logged", func() bool { return r.log.count(`msg="listed again"`) == 7 })
+	ranges, listed := r.store.ServiceCIDRs()
+	require.True(t, listed)
+	require.Len(t, ranges, 1, "the API server's own")
+	require.Equal(t, "kubernetes", ranges[0].Name)
+	require.NotEmpty(t, ranges[0].CIDRs)
 
 	require.NoError(t, c.APIServer.Kill())
 	r.Relist()

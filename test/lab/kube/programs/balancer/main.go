@@ -1,8 +1,9 @@
 // Command balancer is a cloud with a load balancer, for tests: it gives an address to each service of type LoadBalancer, and
-// its network namespace is a router that leads packets for the address to the nodes. Of a service with externalTrafficPolicy
-// Local, these are the nodes that answer its health checks. It runs until it is stopped, and its routes then end with the namespace.
+// its network namespace is a router that leads packets for the address to the nodes. Packets to a service with
+// externalTrafficPolicy Local go to the nodes that answer its health checks. It runs until it is stopped. Its routes end
+// with the namespace.
 //
-// Finalizers, events and the choice of nodes are those of Kubernetes' own controller.
+// Kubernetes' own controller of services chooses the nodes, and keeps finalizers and events.
 package main
 
 import (
