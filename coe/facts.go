@@ -165,7 +165,7 @@ const (
 	BackendRejected Reason = "BackendRejected" // the backend cannot accept the object
 	PolicyInvalid   Reason = "PolicyInvalid"   // a policy has a wrong field, so it allows nothing
 	ProfileUnknown  Reason = "ProfileUnknown"  // a security profile that is named does not exist
-	AgentSilent     Reason = "AgentSilent"     // the agent of a node that holds an egress address does not answer
+	AgentSilent     Reason = "AgentSilent"     // the agent of a node that holds an egress address does not answer, or does not confirm it
 	NotEnforced     Reason = "NotEnforced"     // the source requests something that the bridge does not support
 
 	CertificateExpires Reason = "CertificateExpires" // a certificate of this replica must be renewed

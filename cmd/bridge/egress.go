@@ -1,8 +1,11 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -15,9 +18,11 @@ import (
 const (
 	// inForceTimeout is how long hosts may need to follow a move of an egress address. A host that is gone never does.
 	inForceTimeout = 5 * time.Second
-	// askInForceTimeout bounds a question to the backend, and inForcePace is the pause before the next one.
-	askInForceTimeout = time.Second
+	// askInForceTimeout bounds a question to the backend. It is long: the backend gives up its connection after an error.
+	// inForcePace is the pause before the next question, and inForceAgain that after an error.
+	askInForceTimeout = 15 * time.Second
 	inForcePace       = 50 * time.Millisecond
+	inForceAgain      = time.Second
 )
 
 // newKeeper returns the Keeper of egress addresses of a leader.
@@ -60,10 +65,10 @@ type force struct {
 	next, done uint64
 }
 
-// request is a move that waits for hosts.
+// request is a move that the backend has taken, and that waits for hosts.
 type request struct {
-	host  string
-	round uint64 // that must be done; 0 until the backend has the move
+	host  netip.Addr
+	round uint64 // that must be done
 	since time.Time
 }
 
@@ -71,7 +76,8 @@ func newForce(written func(string) (netvirt.EgressIP, bool), hosts hostsFollow, 
 	return &force{written: written, hosts: hosts, log: log, wake: make(chan struct{}, 1), requests: map[string]request{}, next: 1}
 }
 
-// has reports whether the network has an EgressIP as it is, on every host that answers in time.
+// has reports whether the network has an EgressIP as it is, on every host that answers in time. It has no deadline while the
+// backend has not taken the move.
 func (f *force) has(e *coe.EgressIP) bool {
 	there, ok := f.written(e.Name)
 	there.Active = min(there.Active, uint8(len(there.Hosts)))
@@ -81,19 +87,20 @@ func (f *force) has(e *coe.EgressIP) bool {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	r := f.requests[e.Name]
-	if host := e.Host().String(); r.host != host || time.Since(r.since) > 2*inForceTimeout {
-		r = request{host: host, since: time.Now()}
+	if !is {
+		delete(f.requests, e.Name)
+		return false
 	}
-	if is && r.round == 0 {
-		r.round = f.next
+	r, found := f.requests[e.Name]
+	if host := e.Host(); !found || r.host != host || time.Since(r.since) > 2*inForceTimeout {
+		f.requests[e.Name] = request{host, f.next, time.Now()}
 		select {
 		case f.wake <- struct{}{}:
 		default:
 		}
+		return false
 	}
-	f.requests[e.Name] = r
-	in := is && r.round <= f.done
+	in := r.round <= f.done
 	if !in && time.Since(r.since) < inForceTimeout {
 		return false
 	}
@@ -117,7 +124,7 @@ func (f *force) run(ctx context.Context) {
 		}
 		if err := f.follow(ctx); err != nil {
 			f.log.Debug("hosts do not follow a move of an egress address", "err", err)
-			wait(ctx, inForcePace)
+			wait(ctx, inForceAgain)
 			continue
 		}
 		f.mu.Lock()
@@ -141,24 +148,17 @@ func (f *force) begin() (round uint64, waits bool) {
 
 // follow waits until all hosts have what was written before.
 func (f *force) follow(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, inForceTimeout)
+	ctx, cancel := context.WithTimeout(ctx, askInForceTimeout)
 	defer cancel()
-	asking, done := context.WithTimeout(ctx, askInForceTimeout)
-	number, err := f.hosts.RequestInForce(asking)
-	done()
-	for err == nil {
-		asking, done := context.WithTimeout(ctx, askInForceTimeout)
-		in, failed := f.hosts.InForce(asking, number)
-		done()
+	number, err := f.hosts.RequestInForce(ctx)
+	for begun := time.Now(); err == nil && time.Since(begun) < inForceTimeout; wait(ctx, inForcePace) {
+		in, failed := f.hosts.InForce(ctx, number)
 		if in {
 			return nil
 		}
-		if err = failed; err == nil {
-			wait(ctx, inForcePace)
-			err = ctx.Err()
-		}
+		err = failed
 	}
-	return err
+	return cmp.Or(err, errors.New("a host does not follow"))
 }
 
 // followEgress keeps the EgressIPs that the leader has accepted in the store, until ctx is done.

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -15,10 +16,12 @@ import (
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -33,6 +36,20 @@ type egressWay struct {
 
 // announceEvery is how often the addresses of the node are announced: a neighbour can have learned the former node.
 const announceEvery = 10 * time.Second
+
+// egressMark is the bit of the mark of packets that the rules of egress addresses have seen.
+const egressMark = 1 << 24
+
+// fencePriority is the priority of the routing rules of putFences.
+const fencePriority = 206
+
+const (
+	// staleFor is how long a connection is in the set egress-stale after its last packet, and maxStale how many are there.
+	// Every forgetEvery they are forgotten.
+	staleFor    = time.Minute
+	maxStale    = 4096
+	forgetEvery = 10 * time.Second
+)
 
 // egressScope marks the egress addresses on NICs. The kernel takes no address of such a scope as the source of the
 // node's own packets.
@@ -59,31 +76,54 @@ func (w wanted) egressChains() []*nftables.Chain {
 	if len(w.egress) == 0 {
 		return nil
 	}
-	return []*nftables.Chain{
-		filter(table4(), egressHere, nftables.ChainHookInput),
-		{
-			Table: table4(), Name: egressOnly, Type: nftables.ChainTypeFilter,
-			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource + 2),
-		},
+	at := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+		return &nftables.Chain{Table: table4(), Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: priority}
 	}
+	return []*nftables.Chain{
+		at(egressIn, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle),
+		at(egressMarks, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+10)), // the last before routing
+		at(egressOnly, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+2)),
+		at(egressOwn, nftables.ChainHookOutput, nftables.ChainPriorityMangle),
+	}
+}
+
+// egressSets returns the sets of egress addresses.
+func (w wanted) egressSets() []*nftables.Set {
+	if len(w.egress) == 0 {
+		return nil
+	}
+	connection := nftables.MustConcatSetType(
+		nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeInetProto)
+	return []*nftables.Set{{
+		Table: table4(), Name: egressStale, KeyType: connection, Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: staleFor, Size: maxStale,
+	}}
 }
 
 // egressRules returns the rules for the links of egress addresses:
 //
-// way-out      source NAT to the egress address.
-// egress-only  drops what leaves without it after all: packets that the kernel does not track, and packets of connections
+// egress-in     drops packets to the egress address that answer no pod. So the node does not answer there, leads nobody to
 //
-//	that began with another source.
+//	node ports, and resets no connection of a pod that another node began to translate.
 //
-// no-return    rejects packets that are routed back to the pod network, except by a node port.
-// egress-here  the egress address is for answers to pods alone: the node answers nobody there, so it resets no connection
+// egress-marks  marks packets that came in by the links. The kernel drops those without the mark (see putFences), so nothing
 //
-//	of a pod that another node began to translate.
+//	leaves after another program has removed the table.
+//
+// egress-only   drops packets that leave without the address after all: those that the kernel does not track, and those of
+//
+//	connections that began with another source. The set egress-stale has such connections.
+//
+// egress-own    drops packets of the node's programs to the egress address.
+//
+// way-out       source NAT to the egress address.
+//
+// no-return     rejects packets that are routed back to the pod network, except by a node port.
 func (w wanted) egressRules() (all []rule) {
 	if len(w.egress) == 0 {
 		return nil
 	}
 	links := egressLink + "*"
+	all = append(all, rule{egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(inBy(links), marked())})
 	for _, e := range w.egress {
 		all = append(all, rule{
 			wayOut, fmt.Sprintf("from %s through other links than %s with source %s", e.link, linkName, e.address),
@@ -93,19 +133,63 @@ func (w wanted) egressRules() (all []rule) {
 			slices.Concat(inBy(e.link), inNetwork(ipSource, single(e.address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
 		})
 		if e.owner {
-			all = append(all, rule{
-				egressHere, fmt.Sprintf("to %s only answers", e.address), slices.Concat(destination(single(e.address)), notAnswer(), dropped()),
-			})
+			answers := slices.Concat(destination(single(e.address)), notAnswer(), dropped())
+			all = append(all, rule{egressIn, fmt.Sprintf("to %s only answers", e.address), answers}, rule{egressOwn, fmt.Sprintf("not to %s", e.address), answers})
 		}
 	}
-	all = append(all, rule{
-		egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, linkName),
-		slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq), dropped()),
-	}, rule{
-		noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, linkName),
-		slices.Concat(inBy(links), outBy(linkName, expr.CmpOpEq), sameDestination(), reject()),
-	})
+	out := slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq))
+	all = append(all,
+		rule{egressOnly, fmt.Sprintf("from %s with another source by TCP: noted", links), slices.Concat(out, noted(unix.IPPROTO_TCP))},
+		rule{egressOnly, fmt.Sprintf("from %s with another source by UDP: noted", links), slices.Concat(out, noted(unix.IPPROTO_UDP))},
+		rule{egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, linkName), slices.Concat(out, dropped())},
+		rule{
+			noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, linkName),
+			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpEq), sameDestination(), reject()),
+		})
 	return append(all, databaseRules(links, w.databases, databasesHere, databasesThere)...)
+}
+
+// marked sets egressMark.
+func marked() []expr.Any {
+	number := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: number(^uint32(egressMark)), Xor: number(egressMark)},
+		&expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true},
+	}
+}
+
+// noted adds the connection of a packet that the kernel tracks to the set egress-stale.
+func noted(protocol byte) []expr.Any {
+	untracked := binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID | expr.CtStateBitUNTRACKED)
+	all := []expr.Any{
+		&expr.Ct{Register: register, Key: expr.CtKeySTATE},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: untracked, Xor: make([]byte, 4)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{protocol}},
+	}
+	for i, field := range []expr.Payload{
+		{Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4}, {Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
+		{Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4}, {Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
+	} {
+		field.DestRegister = unix.NFT_REG32_00 + uint32(i)
+		all = append(all, &field)
+	}
+	return append(all, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG32_04},
+		&expr.Dynset{SrcRegKey: unix.NFT_REG32_00, SetName: egressStale, Operation: unix.NFT_DYNSET_OP_UPDATE})
+}
+
+// staleConnection returns the connection in an element of the set egress-stale: each of its five parts has four bytes.
+func staleConnection(e nftables.SetElement) (c nodeports.Connection, ok bool) {
+	if len(e.Key) != 5*4 {
+		return c, false
+	}
+	at := func(part int) netip.AddrPort {
+		k := e.Key[part*4:]
+		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(k[:4])), binary.BigEndian.Uint16(k[4:6]))
+	}
+	return nodeports.Connection{From: at(0), To: at(2), Protocol: e.Key[4*4]}, true
 }
 
 // notAnswer matches packets that belong to no connection.
@@ -118,14 +202,149 @@ func notAnswer() []expr.Any {
 	}
 }
 
+// putFences makes the kernel drop packets that came in by the links of egress addresses without egressMark, by routing rules:
+// programs that remove all nftables rules leave these in place. It removes the routing rules of other links.
+func putFences(ns netns.NsHandle, w wanted) (changed bool, err error) {
+	err = links.At(ns, func(h *netlink.Handle) error {
+		all, err := links.Dump(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_V4) })
+		if errors.Is(err, unix.EOPNOTSUPP) && len(w.egress) == 0 {
+			return nil // the kernel has no routing rules
+		}
+		if err != nil {
+			return fmt.Errorf("list routing rules: %w", err)
+		}
+		missing := map[string]bool{}
+		for _, e := range w.egress {
+			missing[e.link] = true
+		}
+		for _, is := range all {
+			if isFence(&is) && missing[is.IifName] {
+				delete(missing, is.IifName)
+				continue
+			}
+			if is.Protocol != protocol {
+				continue
+			}
+			changed = true
+			if failed := h.RuleDel(&is); failed != nil && !errors.Is(failed, unix.ENOENT) {
+				err = errors.Join(err, fmt.Errorf("remove the routing rule of link %s: %w", is.IifName, failed))
+			}
+		}
+		for link := range missing {
+			changed = true
+			if failed := h.RuleAdd(fence(link)); failed != nil && !errors.Is(failed, unix.EEXIST) {
+				err = errors.Join(err, fmt.Errorf("add the routing rule of link %s: %w", link, failed))
+			}
+		}
+		return err
+	})
+	return changed, err
+}
+
+// isFence reports whether a routing rule is one of fence.
+func isFence(r *netlink.Rule) bool {
+	return r.Protocol == protocol && r.Priority == fencePriority && r.Mark == 0 && r.Mask != nil && *r.Mask == egressMark
+}
+
+// fence returns the routing rule that drops packets from a link without egressMark.
+func fence(link string) *netlink.Rule {
+	r, mask := netlink.NewRule(), uint32(egressMark)
+	r.Family, r.Priority, r.Protocol, r.Type = netlink.FAMILY_V4, fencePriority, protocol, unix.RTN_BLACKHOLE
+	r.IifName, r.Mask = link, &mask
+	return r
+}
+
+// forgetStale deletes the connections that began with another source than the egress address and go on. Their next packets
+// begin them again, with the egress address: a flow of UDP continues, and one of TCP is reset by its other end. It lists all
+// connections of the kernel, so it does nothing for forgetEvery after it was needed.
+func (n *Node) forgetStale(w wanted) error {
+	if time.Since(n.forgotten) < forgetEvery {
+		return nil
+	}
+	for _, set := range w.egressSets() {
+		c, err := nftables.New(nftables.WithNetNSFd(int(n.cfg.Netns)))
+		if err != nil {
+			return fmt.Errorf("open nftables: %w", err)
+		}
+		list, err := c.GetSetElements(set)
+		if err != nil {
+			return fmt.Errorf("list nftables set %s: %w", set.Name, err)
+		}
+		stale := map[nodeports.Connection]bool{}
+		for _, e := range list {
+			if connection, ok := staleConnection(e); ok {
+				stale[connection] = true
+			}
+		}
+		if len(stale) == 0 {
+			continue
+		}
+		n.forgotten = time.Now()
+		if err := nodeports.ForgetConnections(n.cfg.Netns, stale); err != nil {
+			return err
+		}
+		c.FlushSet(set)
+		if err := c.Flush(); err != nil {
+			return fmt.Errorf("empty nftables set %s: %w", set.Name, err)
+		}
+	}
+	return nil
+}
+
 // nic is a NIC that can have an egress address.
 type nic struct {
 	netlink.Link
 	egress map[netip.Addr]netlink.Addr // that it has
 }
 
-// putEgress gives the NICs of the node the addresses that the node owns, and takes all other egress addresses away. An
-// address belongs to the NIC whose network has it. unfit are the addresses of the ways that belong to none.
+// takeEgress takes the egress addresses away that the node does not own, from its NICs.
+func (n *Node) takeEgress(ways []egressWay) (changed bool, err error) {
+	err = links.At(n.cfg.Netns, func(h *netlink.Handle) error {
+		nics, at, err := nicsOf(h)
+		if err != nil {
+			return err
+		}
+		owned, _ := ownedOf(ways, at)
+		changed, err = takeOthers(h, nics, owned)
+		return err
+	})
+	return changed, err
+}
+
+// ownedOf returns the NICs for the addresses that the node owns: an address belongs to the NIC whose network has it. unfit are
+// the addresses of the ways that belong to none.
+func ownedOf(ways []egressWay, at func(netip.Addr) *nic) (owned map[netip.Addr]*nic, unfit []netip.Addr) {
+	owned = map[netip.Addr]*nic{}
+	for _, w := range ways {
+		to := at(w.address)
+		switch {
+		case to == nil:
+			unfit = append(unfit, w.address)
+		case w.owner:
+			owned[w.address] = to
+		}
+	}
+	return owned, unfit
+}
+
+// takeOthers takes all egress addresses away from NICs, except those that are owned there.
+func takeOthers(h *netlink.Handle, nics []*nic, owned map[netip.Addr]*nic) (changed bool, err error) {
+	for _, one := range nics {
+		for address, is := range one.egress {
+			if owned[address] == one {
+				continue
+			}
+			changed = true
+			if failed := h.AddrDel(one.Link, &is); failed != nil && !errors.Is(failed, unix.EADDRNOTAVAIL) {
+				err = errors.Join(err, fmt.Errorf("remove egress address %s of link %s: %w", address, one.Attrs().Name, failed))
+			}
+		}
+	}
+	return changed, err
+}
+
+// putEgress gives the NICs of the node the addresses that the node owns, and takes all other egress addresses away. unfit are
+// the addresses of the ways for which the node has no NIC.
 func (n *Node) putEgress(ways []egressWay) (changed bool, unfit []netip.Addr, err error) {
 	var again []func() error
 	err = links.At(n.cfg.Netns, func(h *netlink.Handle) error {
@@ -133,47 +352,33 @@ func (n *Node) putEgress(ways []egressWay) (changed bool, unfit []netip.Addr, er
 		if err != nil {
 			return err
 		}
-		var failed error
-		add := map[netip.Addr]*nic{}
-		for _, w := range ways {
-			to := at(w.address)
-			switch {
-			case to == nil:
-				unfit = append(unfit, w.address)
-			case w.owner:
-				add[w.address] = to
-			}
-		}
-		for _, one := range nics {
-			for address, is := range one.egress {
-				if add[address] == one {
-					continue
-				}
-				changed = true
-				if err := h.AddrDel(one.Link, &is); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
-					failed = errors.Join(failed, fmt.Errorf("remove egress address %s of link %s: %w", address, one.Attrs().Name, err))
-				}
-			}
-		}
+		var owned map[netip.Addr]*nic
+		owned, unfit = ownedOf(ways, at)
+		changed, err = takeOthers(h, nics, owned)
 		due := time.Since(n.announced) >= announceEvery
-		n.owns = len(add) > 0
-		for address, to := range add {
-			_, has := to.egress[address]
-			if !has {
+		if due {
+			n.announced = time.Now()
+		}
+		n.owns = len(owned) > 0
+		has := len(owned)
+		for address, to := range owned {
+			_, there := to.egress[address]
+			if !there {
 				changed = true
-				if err := h.AddrReplace(to.Link, &netlink.Addr{IPNet: links.IPNet(single(address)), Scope: egressScope}); err != nil {
-					failed = errors.Join(failed, fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, err))
+				if failed := h.AddrReplace(to.Link, &netlink.Addr{IPNet: links.IPNet(single(address)), Scope: egressScope}); failed != nil {
+					err = errors.Join(err, fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, failed))
+					has--
 					continue
 				}
 			}
-			if !has || due {
+			if !there || due {
 				again = append(again, func() error {
 					return links.Announce(n.cfg.Netns, to.Attrs().Name, to.Attrs().HardwareAddr, []netip.Addr{address})
 				})
-				n.announced = time.Now()
 			}
 		}
-		return failed
+		n.metrics.egressOwned.Set(float64(has))
+		return err
 	})
 	for _, announce := range again {
 		err = errors.Join(err, announce())

@@ -8,6 +8,8 @@ type metrics struct {
 	changes   prometheus.Counter
 	ports     prometheus.Gauge
 	hostPorts prometheus.Gauge
+
+	egressWays, egressOwned prometheus.Gauge
 }
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -29,8 +31,14 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		hostPorts: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_host_ports", Help: "Host ports of pods on which the node answers.",
 		}),
+		egressWays: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_egress_links", Help: "EgressIPs for which the node has a link: it translates to their addresses, or prepares to.",
+		}),
+		egressOwned: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_egress_addresses", Help: "Egress addresses that the NICs of the node have: it holds these EgressIPs.",
+		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts, m.egressWays, m.egressOwned)
 	return m
 }
 

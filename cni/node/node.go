@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -77,13 +78,15 @@ type Node struct {
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
-	// failure, portsFailure and answersFailure were logged last.
-	failure, portsFailure, answersFailure string
+	// failure, portsFailure, answersFailure and forgetFailure were logged last.
+	failure, portsFailure, answersFailure, forgetFailure string
 	// version is the version of the part in egress addresses that is in force; empty if none is.
 	version string
 	// announced is when the egress addresses of the node were announced last.
 	announced time.Time
 	owns      bool // a NIC has an egress address
+	// forgotten is when stale connections were forgotten last.
+	forgotten time.Time
 	// unreached was logged last.
 	unreached []string
 }
@@ -285,12 +288,18 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 		return nil, nil, fmt.Errorf("determine the node's connection to the pod network: %w", err)
 	}
 	n.logUnreached(w.unreached)
+	taken, left := false, error(nil)
+	if n.owns { // before the rule that keeps the node from answering
+		taken, left = n.takeEgress(w.egress)
+	}
 	changes, err = n.join(ctx, w)
 	held, unfit, failed := n.putEgress(w.egress)
-	if held {
+	n.metrics.egressWays.Set(float64(len(w.egress)))
+	if taken || held {
 		changes = append(changes, "egress addresses")
 	}
-	return changes, unfit, errors.Join(err, failed)
+	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
+	return changes, unfit, errors.Join(left, err, failed)
 }
 
 // wanted returns the wanted state of the node.
@@ -346,6 +355,10 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}
 	if ruled {
 		step("connections", func() (bool, error) { return false, n.forgetOthers(w) })
+	}
+	// The routing rules need the mark that the rules set.
+	if !step("routing rules", func() (bool, error) { return putFences(n.cfg.Netns, w) }) {
+		w.pairs = slices.DeleteFunc(w.pairs, func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
 	}
 	for _, p := range w.pairs {
 		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
@@ -417,6 +430,7 @@ func (n *Node) removePair(ctx context.Context, port string) error {
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	n.answers.Close()
 	held, _, egress := n.putEgress(nil)
+	n.metrics.egressWays.Set(0)
 	if held {
 		changes = append(changes, "egress addresses")
 	}
@@ -435,11 +449,15 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "link")
 	}
+	removed, fences := putFences(n.cfg.Netns, wanted{})
+	if removed {
+		changes = append(changes, "routing rules")
+	}
 	removed, rules := removeRules(n.cfg.Netns)
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(egress, ports, err, rules)
+	return changes, errors.Join(egress, ports, err, fences, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

@@ -31,9 +31,14 @@ const (
 	databasesThere = "databases-there"
 	ownPods        = "own-pods"
 	egressOnly     = "egress-only"
-	egressHere     = "egress-here"
+	egressIn       = "egress-in"
+	egressMarks    = "egress-marks"
+	egressOwn      = "egress-own"
 	noForward      = "no-forward"
 )
+
+// egressStale is a set of connections.
+const egressStale = "egress-stale"
 
 // The ports of databases: Open vSwitch and OVN with their cluster ports, and etcd in
 // deploy/kubernetes.
@@ -190,6 +195,11 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		c.AddTable(table)
 		c.DelTable(table)
 		c.AddTable(table)
+	}
+	for _, set := range w.egressSets() {
+		if err := c.AddSet(set, nil); err != nil {
+			return false, fmt.Errorf("write nftables set %s: %w", set.Name, err)
+		}
 	}
 	for _, chain := range chains {
 		c.AddChain(chain)

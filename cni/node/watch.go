@@ -10,10 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// The kernel's multicast groups: for links, addresses, routes and forwarding; and for
+// The kernel's multicast groups: for links, addresses, routes, routing rules and forwarding; and for
 // nftables.
 var (
-	routeGroups  = []uint{unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF}
+	routeGroups = []uint{
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF,
+	}
 	filterGroups = []uint{unix.NFNLGRP_NFTABLES}
 )
 

@@ -53,6 +53,27 @@ func ForgetOthers(ns netns.NsHandle, source netip.Addr) error {
 	return nil
 }
 
+// Connection is a connection as it leaves the node, after translation.
+type Connection struct {
+	From, To netip.AddrPort
+	Protocol uint8
+}
+
+// ForgetConnections deletes connections of the kernel. Their next packets begin them again, by the rules of now.
+func ForgetConnections(ns netns.NsHandle, all map[Connection]bool) error {
+	at := func(ip net.IP, port uint16) netip.AddrPort {
+		addr, _ := netip.AddrFromSlice(ip)
+		return netip.AddrPortFrom(addr.Unmap(), port)
+	}
+	err := ipv4.forget(ns, func(f *netlink.ConntrackFlow, _ addresses) bool {
+		return f.Zone == 0 && all[Connection{at(f.Reverse.DstIP, f.Reverse.DstPort), at(f.Reverse.SrcIP, f.Reverse.SrcPort), f.Forward.Protocol}]
+	})
+	if err != nil {
+		return fmt.Errorf("forget %d connections: %w", len(all), err)
+	}
+	return nil
+}
+
 func ofOthers(f *netlink.ConntrackFlow, own addresses, source netip.Addr) bool {
 	return f.Reverse.DstIP.Equal(source.AsSlice()) && !own.has(f.Forward.SrcIP)
 }

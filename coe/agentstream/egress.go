@@ -42,15 +42,18 @@ func (e *egressRecords) record(name string, value []byte) bool {
 	return true
 }
 
-// tellEgress adds to changes the nodes whose part in egress addresses has changed. A record that cannot be read has
-// no part: then its pods do not leave.
+// tellEgress adds to changes the nodes whose part in egress addresses has changed. While a record cannot be read, and neither
+// can its copy, nodes keep the parts that they have.
 func (h *Hub) tellEgress(changes []stream.Change) []stream.Change {
 	e := &h.egress
 	if !e.changed {
 		return changes
 	}
 	e.changed = false
-	set, _ := egress.Decode(e.records)
+	set, damaged := egress.Decode(e.records)
+	if (len(damaged) > 0 || set.Candidates == nil && len(set.EgressIPs) > 0) && len(e.told) > 0 {
+		return changes
+	}
 	now := map[string][]byte{}
 	for _, node := range set.Nodes() {
 		now[node.String()] = encodePlace(set, node)

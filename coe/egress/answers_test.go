@@ -31,16 +31,16 @@ func TestAnswers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ns.Close() })
 	port, key := freePort(t), []byte("key")
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key), "the kernel answers without an agent")
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key, false), "the kernel answers without an agent")
 
 	s := agent.New(ns)
 	t.Cleanup(s.Close)
 	unfit := []netip.Addr{netip.MustParseAddr("192.0.2.10")}
 	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v1", Unfit: unfit}))
-	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v1", Unfit: unfit}, egress.Ask(t.Context(), loopback, port, key))
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, []byte("of another node")))
+	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v1", Unfit: unfit}, egress.Ask(t.Context(), loopback, port, key, false))
+	require.False(t, egress.Ask(t.Context(), loopback, port, []byte("of another node"), false).Answered)
 	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
-	require.Equal(t, "v2", egress.Ask(t.Context(), loopback, port, key).Version)
+	require.Equal(t, "v2", egress.Ask(t.Context(), loopback, port, key, false).Version)
 
 	var recorded http.Header
 	var body []byte
@@ -60,11 +60,11 @@ func TestAnswers(t *testing.T) {
 	}))
 	t.Cleanup(replay.Close)
 	at := netip.MustParseAddrPort(replay.Listener.Addr().String()).Port()
-	require.True(t, egress.Ask(t.Context(), loopback, at, key).Answered)
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, at, key), "an old answer")
+	require.True(t, egress.Ask(t.Context(), loopback, at, key, false).Answered)
+	require.False(t, egress.Ask(t.Context(), loopback, at, key, false).Answered, "an old answer")
 
 	require.NoError(t, s.Sync(netip.AddrPort{}, nil, agent.State{}))
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key))
+	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key, false))
 }
 
 // hangs listens on a port, any if it is 0, and accepts no connection. It returns the port.
@@ -83,11 +83,13 @@ func hangs(t *testing.T, port uint16) uint16 {
 func TestAgentHangs(t *testing.T) {
 	port, key := hangs(t, 0), []byte("key")
 	for range 3 {
-		require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key))
+		_ = egress.Ask(t.Context(), loopback, port, key, false)
 	}
+	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key, false), "nobody else speaks for a node that did not hang")
+	require.Equal(t, egress.Answer{Heard: true, Hangs: true}, egress.Ask(t.Context(), loopback, port, key, true))
 	hangs(t, port+1)
 	for range 3 {
-		_ = egress.Ask(t.Context(), loopback, port, key)
+		_ = egress.Ask(t.Context(), loopback, port, key, true)
 	}
-	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key), "nothing answers")
+	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key, true), "nothing answers")
 }

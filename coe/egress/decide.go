@@ -32,8 +32,10 @@ type peer struct {
 	misses   int       // questions since then without an answer of the kernel
 	answered time.Time // when its agent answered last
 	version  string    // that is in force, according to the last answer
-	// unfit are the addresses that the node cannot hold, and when that was found out: it has no NIC, or prepares nothing.
-	unfit map[netip.Addr]time.Time
+	hangs    bool      // the kernel has accepted the last connection that it has answered, and the agent has not
+	// unfit are the addresses for which the node has no NIC, and slow those that it has not prepared in time, with the time
+	// at which that was found out.
+	unfit, slow map[netip.Addr]time.Time
 }
 
 // dead reports whether a node has been silent. A node is not dead while its kernel answers: without its agent it
@@ -53,6 +55,11 @@ func (p *peer) agentIsGone(now time.Time) bool {
 	return p != nil && !p.dead(now) && now.Sub(p.asked) >= agentGone && now.Sub(p.answered) >= agentGone
 }
 
+// unknown reports whether a node has not been asked for long enough to know whether its agent answers.
+func (p *peer) unknown(now time.Time) bool {
+	return p == nil || p.asked.IsZero() || p.answered.IsZero() && now.Sub(p.asked) < deadAfter
+}
+
 // ready reports whether the agent of a node answers, and has a NIC for an address.
 func (p *peer) ready(now time.Time, addr netip.Addr) bool {
 	return p.answers(now) && !p.isUnfit(now, addr)
@@ -61,6 +68,12 @@ func (p *peer) ready(now time.Time, addr netip.Addr) bool {
 // isUnfit reports whether a node was found unfit for an address lately.
 func (p *peer) isUnfit(now time.Time, addr netip.Addr) bool {
 	at, found := p.unfit[addr]
+	return found && now.Sub(at) < unfitFor
+}
+
+// isSlow reports whether a node has not prepared an address in time lately.
+func (p *peer) isSlow(now time.Time, addr netip.Addr) bool {
+	at, found := p.slow[addr]
 	return found && now.Sub(at) < unfitFor
 }
 
@@ -76,9 +89,10 @@ type facts struct {
 	peers    map[netip.Addr]*peer
 	// refuse returns why an address cannot be an egress address; nil if it can.
 	refuse func(netip.Addr) *coe.Refusal
-	// preparing has since when nodes prepare addresses, and refuseNode notes that a node is unfit for one.
-	preparing  map[string]time.Time
-	refuseNode func(node, addr netip.Addr)
+	// since has when states began that must not last, as the decision before has returned it. noteSlow notes that a node has
+	// not prepared an address in time.
+	since    map[string]time.Time
+	noteSlow func(node, addr netip.Addr)
 	// inForce reports whether the network has an EgressIP as it is, on every host.
 	inForce func(*coe.EgressIP) bool
 }
@@ -87,7 +101,8 @@ type facts struct {
 type decision struct {
 	Set
 	problems []coe.Problem
-	waits    bool // for an answer of a node or the network
+	waits    bool                 // for an answer of a node or the network
+	lasting  map[string]time.Time // facts.since of the next decision
 	*facts
 	before Set
 }
@@ -95,7 +110,7 @@ type decision struct {
 // decide returns the Set that follows from another one, the problems, and whether a step waits. A call makes at most
 // one step of each EgressIP.
 func decide(before Set, f *facts) *decision {
-	d := &decision{facts: f, before: before}
+	d := &decision{facts: f, before: before, lasting: map[string]time.Time{}}
 	if f.listed {
 		d.accept()
 	} else {
@@ -199,14 +214,14 @@ func (d *decision) address(s *coe.EgressSpec, e *coe.EgressIP, owners map[netip.
 func (d *decision) place(e *coe.EgressIP) {
 	if host := e.Host(); host.IsValid() && d.peers[host].agentIsGone(d.now) {
 		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s and answers, but its agent has not answered for a minute or more: "+
-			"the node goes on translating, and cannot give the address to another node. Start its agent, or stop the node", host, e.Address)
+			"the node goes on translating, and the address cannot move. Restart its agent, or stop the node", host, e.Address)
 	}
 	switch {
 	case !e.Address.IsValid():
 		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
 	case e.Active == 0:
 		d.begin(e)
-	case e.Owner != e.Active && d.gone(e.Host()) && e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now):
+	case e.Owner != e.Active && e.Owner > 0 && d.fails(e):
 		e.Hosts[e.Active-1], e.Active = netip.Addr{}, e.Owner // back
 	case e.Owner != e.Active:
 		d.takeOver(e)
@@ -216,11 +231,26 @@ func (d *decision) place(e *coe.EgressIP) {
 		d.move(e)
 	case d.leaves(e):
 		d.prepare(e)
+	case d.peers[e.Host()].answers(d.now) && !d.acknowledged(e.Host()) && d.lasts("holds", e, e.Host(), prepareFor):
+		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s, and its agent has not confirmed for %s that it is in force: see the log of the agent",
+			e.Host(), e.Address, prepareFor)
 	}
 }
 
-// gone reports whether a node to which an address moves is dead or may hold it no more.
-func (d *decision) gone(node netip.Addr) bool { return !d.eligible(node) || d.peers[node].dead(d.now) }
+// fails reports whether a move must end, although the former node lives, because the next one is gone, or because one of their
+// agents is silent: both must change their NIC. The next node can be as good as gone while nobody has asked it yet.
+func (d *decision) fails(e *coe.EgressIP) bool {
+	former, next := e.Hosts[e.Owner-1], e.Host()
+	switch {
+	case d.peers[former].dead(d.now):
+		return false
+	case !d.eligible(next) || d.peers[next].dead(d.now):
+		return true
+	case d.nodes[former] == nil || d.peers[former].unknown(d.now) || d.peers[next].unknown(d.now):
+		return false
+	}
+	return !d.peers[former].answers(d.now) || !d.peers[next].answers(d.now)
+}
 
 // begin lets a node prepare the port of an EgressIP whose pods do not leave yet, and then lets them leave by it.
 func (d *decision) begin(e *coe.EgressIP) {
@@ -230,7 +260,7 @@ func (d *decision) begin(e *coe.EgressIP) {
 		case !host.IsValid():
 		case !d.fits(host, e.Address):
 			e.Hosts[i] = netip.Addr{}
-		case d.slow(e, host):
+		case d.tooSlow(e, host):
 			e.Hosts[i] = netip.Addr{}
 		case d.acknowledged(host):
 			e.Hosts[1-i], e.Active, e.Owner = netip.Addr{}, uint8(i+1), uint8(i+1)
@@ -240,7 +270,7 @@ func (d *decision) begin(e *coe.EgressIP) {
 			return
 		}
 	}
-	best := d.best(e, true)
+	best := d.best(e, true, d.prepares)
 	if !best.IsValid() {
 		d.homeless(e, "its pods do not leave the cluster")
 		return
@@ -250,7 +280,7 @@ func (d *decision) begin(e *coe.EgressIP) {
 
 // takeOver gives the address to the node by which the pods leave, once no packet leaves by the former one.
 func (d *decision) takeOver(e *coe.EgressIP) {
-	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && !d.inForce(e) {
+	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && (!d.peers[e.Host()].answers(d.now) || !d.gives(e.Hosts[e.Owner-1]) || !d.inForce(e)) {
 		d.waits = true
 		return
 	}
@@ -262,8 +292,11 @@ func (d *decision) takeOver(e *coe.EgressIP) {
 func (d *decision) replace(e *coe.EgressIP) {
 	host, to := e.Host(), 2-e.Active // index of the other port
 	best := e.Hosts[to]
-	if !d.fits(best, e.Address) {
-		best = d.best(e, true)
+	if !d.prepares(best, e.Address) {
+		best = d.best(e, true, d.prepares)
+	}
+	if !best.IsValid() {
+		best = d.best(e, true, d.fits)
 	}
 	if !best.IsValid() {
 		d.homeless(e, fmt.Sprintf("node %s, which holds it, does not answer", host))
@@ -277,7 +310,9 @@ func (d *decision) replace(e *coe.EgressIP) {
 func (d *decision) move(e *coe.EgressIP) {
 	to := 2 - e.Active // index of the other port
 	switch {
-	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.slow(e, e.Hosts[to]):
+	case d.eligible(e.Hosts[to]) && d.peers[e.Hosts[to]].unknown(d.now):
+		d.waits = true
+	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.tooSlow(e, e.Hosts[to]):
 		e.Hosts[to] = netip.Addr{}
 	case !d.acknowledged(e.Hosts[to]):
 		d.waits = true
@@ -293,19 +328,22 @@ func (d *decision) gives(node netip.Addr) bool {
 	return d.nodes[node] == nil || d.peers[node].answers(d.now)
 }
 
-// prepare lets another node prepare its port. If there is none, a node that may hold addresses no more loses it, and a
-// cordoned one keeps it.
+// prepare lets another node prepare its port. If there is none for a time, a node that may hold addresses no more loses it.
+// A cordoned one keeps it, and so does one that cannot take it off its NIC.
 func (d *decision) prepare(e *coe.EgressIP) {
-	best := d.best(e, !d.eligible(e.Host()))
+	host := e.Host()
+	best := d.best(e, !d.eligible(host), d.prepares)
 	switch {
-	case best.IsValid() && !d.gives(e.Host()): // later
+	case !d.gives(host): // later
 	case best.IsValid():
 		e.Hosts[2-e.Active], d.waits = best, true
-	case !d.eligible(e.Host()):
+	case !d.eligible(host) && d.lasts("leaves", e, host, prepareFor):
 		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
 		d.homeless(e, "its pods do not leave the cluster")
-	case !d.nodes[e.Host()].Cordoned:
-		d.homeless(e, fmt.Sprintf("node %s, which holds it, has no NIC in its network", e.Host()))
+	case !d.eligible(host):
+		d.homeless(e, fmt.Sprintf("node %s, which may hold it no more, loses it in some seconds", host))
+	case !d.nodes[host].Cordoned:
+		d.homeless(e, fmt.Sprintf("node %s, which holds it, has no NIC in its network", host))
 	}
 }
 
@@ -313,20 +351,23 @@ func (d *decision) homeless(e *coe.EgressIP, then string) {
 	d.problem(e.UID, e.Name, coe.Waiting, "no other node with the label for egress addresses has an agent that answers, and a NIC in the network of address %s: %s", e.Address, then)
 }
 
-// slow reports whether a node has prepared an address for too long. Then it is unfit for it.
-func (d *decision) slow(e *coe.EgressIP, node netip.Addr) bool {
-	key := e.Name + " " + node.String()
-	if d.acknowledged(node) || d.preparing == nil {
+// lasts reports whether a state of an EgressIP and a node has lasted for a time. The state must be asked for in each decision.
+func (d *decision) lasts(state string, e *coe.EgressIP, node netip.Addr, long time.Duration) bool {
+	key := state + " " + e.Name + " " + node.String()
+	began, found := d.since[key]
+	if !found {
+		began = d.now
+	}
+	d.lasting[key] = began
+	return d.now.Sub(began) >= long
+}
+
+// tooSlow reports whether a node has prepared an address for too long.
+func (d *decision) tooSlow(e *coe.EgressIP, node netip.Addr) bool {
+	if d.acknowledged(node) || !d.lasts("prepares", e, node, prepareFor) {
 		return false
 	}
-	if d.preparing[key].IsZero() {
-		d.preparing[key] = d.now
-	}
-	if d.now.Sub(d.preparing[key]) < prepareFor {
-		return false
-	}
-	delete(d.preparing, key)
-	d.refuseNode(node, e.Address)
+	d.noteSlow(node, e.Address)
 	return true
 }
 
@@ -339,6 +380,11 @@ func (d *decision) eligible(node netip.Addr) bool {
 // fits reports whether a node can hold an address now.
 func (d *decision) fits(node, addr netip.Addr) bool {
 	return d.eligible(node) && d.peers[node].ready(d.now, addr)
+}
+
+// prepares reports whether a node can hold an address now, and was not too slow lately.
+func (d *decision) prepares(node, addr netip.Addr) bool {
+	return d.fits(node, addr) && !d.peers[node].isSlow(d.now, addr)
 }
 
 // leaves reports whether an address should leave its node although the node lives.
@@ -355,7 +401,7 @@ func (d *decision) acknowledged(node netip.Addr) bool {
 
 // best returns the node that can hold an address and holds the fewest, other than its hosts; a cordoned one only if all
 // are cordoned. It is zero if there is none.
-func (d *decision) best(e *coe.EgressIP, cordoned bool) (best netip.Addr) {
+func (d *decision) best(e *coe.EgressIP, cordoned bool, can func(node, addr netip.Addr) bool) (best netip.Addr) {
 	held := map[netip.Addr]int{}
 	for _, other := range d.EgressIPs {
 		for _, host := range other.Hosts {
@@ -366,7 +412,7 @@ func (d *decision) best(e *coe.EgressIP, cordoned bool) (best netip.Addr) {
 		return cmp.Or(number(d.nodes[a].Cordoned)-number(d.nodes[b].Cordoned), held[a]-held[b], a.Compare(b))
 	}
 	for node, n := range d.nodes {
-		if d.fits(node, e.Address) && !slices.Contains(e.Hosts[:], node) && (cordoned || !n.Cordoned) && (!best.IsValid() || order(node, best) < 0) {
+		if can(node, e.Address) && !slices.Contains(e.Hosts[:], node) && (cordoned || !n.Cordoned) && (!best.IsValid() || order(node, best) < 0) {
 			best = node
 		}
 	}

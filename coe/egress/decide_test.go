@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -28,6 +29,7 @@ type world struct {
 	set          Set
 	silent, deaf map[netip.Addr]bool // no answer of the kernel; the agent follows nothing
 	inForceNow   bool
+	version      string // that nodes answer; empty for the right one
 	lastProblems []coe.Problem
 	ways         []string // of the first EgressIP, each once
 }
@@ -41,6 +43,7 @@ func newWorld(t *testing.T) *world {
 		inForce:  func(*coe.EgressIP) bool { return w.inForceNow },
 		specs:    []*coe.EgressSpec{{UID: "1", Name: "shop", Address: address}},
 	}
+	w.noteSlow = func(node, addr netip.Addr) { w.peers[node].slow = with(w.peers[node].slow, addr, w.now) }
 	w.set.Candidates = &Candidates{Secret: []byte("secret"), Port: 1}
 	for i, addr := range []netip.Addr{nodeA, nodeB, nodeC} {
 		w.nodes[addr] = &coe.Node{HostName: fmt.Sprint("node-", i), InternalIP: addr, Egress: addr != nodeC}
@@ -67,12 +70,12 @@ func (w *world) pass(d time.Duration) {
 			if !w.silent[addr] {
 				p.heard, p.misses = w.now, 0
 				if !w.deaf[addr] {
-					p.answered, p.version = w.now, w.set.Place(addr).Version
+					p.answered, p.version = w.now, cmp.Or(w.version, w.set.Place(addr).Version)
 				}
 			}
 		}
 		d := decide(w.set, &w.facts)
-		w.set.EgressIPs, w.lastProblems = d.EgressIPs, d.problems
+		w.set.EgressIPs, w.lastProblems, w.since = d.EgressIPs, d.problems, d.lasting
 		for _, e := range w.set.EgressIPs {
 			require.NoError(w.t, e.Validate())
 		}
@@ -147,6 +150,8 @@ func TestPlannedMove(t *testing.T) {
 	}
 }
 
+// The next node must acknowledge what it has prepared. One that does not for long is unfit for a while, and a later move to a
+// node that has prepared the address once gets as much time again.
 func TestNextNodeMustAcknowledge(t *testing.T) {
 	w := newWorld(t)
 	w.happens(time.Second, byNobody, byA)
@@ -154,9 +159,17 @@ func TestNextNodeMustAcknowledge(t *testing.T) {
 	w.peers[nodeB].answered = w.now
 	w.deaf[nodeB] = true
 	w.nodes[nodeA].Cordoned = true
-	w.happens(time.Minute, byA)
+	w.happens(2*prepareFor, byA)
 	w.deaf[nodeB] = false
 	w.happens(time.Second, byA, fromAToB, byB)
+	for range 2 {
+		w.pass(2 * prepareFor)
+		w.nodes[nodeA].Cordoned, w.nodes[nodeB].Cordoned = false, true
+		w.happens(time.Second, byB, "by node-0, owned by node-1", byA)
+		w.pass(2 * prepareFor)
+		w.nodes[nodeA].Cordoned, w.nodes[nodeB].Cordoned = true, false
+		w.happens(time.Second, byA, fromAToB, byB)
+	}
 }
 
 // A node is dead if its kernel is silent. Without its agent it keeps the address.
@@ -201,6 +214,67 @@ func TestHolderWithoutAgent(t *testing.T) {
 	w.happens(time.Second, "by nobody, owned by nobody", "by node-0, owned by nobody", byA)
 }
 
+// A move ends with its last step, or goes back, if the agent of one of its nodes is silent: both must change their NIC.
+func TestAgentSilentDuringMove(t *testing.T) {
+	for name, silent := range map[string]netip.Addr{"former": nodeA, "next": nodeB} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.happens(time.Second, byNobody, byA)
+			w.inForceNow = false
+			w.nodes[nodeA].Cordoned = true
+			w.happens(time.Second, byA, fromAToB)
+			w.deaf[silent] = true
+			w.happens(deadAfter+time.Second, fromAToB, byA)
+			w.inForceNow = true
+			w.happens(time.Minute, byA)
+			w.deaf[silent] = false
+			w.happens(2*time.Second, byA, fromAToB, byB)
+		})
+	}
+}
+
+// A node that loses the label keeps the address while the others are away for a moment, and without its agent for longer.
+func TestLabelRemovedWhileOthersAreAway(t *testing.T) {
+	w := newWorld(t)
+	w.happens(time.Second, byNobody, byA)
+	w.pass(time.Second)
+	w.deaf[nodeB] = true
+	w.pass(deadAfter)
+	w.nodes[nodeA].Egress = false
+	w.happens(prepareFor/2, byA)
+	w.deaf[nodeA] = true
+	w.happens(time.Minute, byA)
+	w.deaf[nodeB] = false
+	w.happens(time.Minute, byA)
+	w.problem(coe.AgentSilent, nodeA.String())
+	w.deaf[nodeA] = false
+	w.happens(2*time.Second, byA, fromAToB, byB)
+}
+
+// A node that was too slow for a planned move replaces a dead one.
+func TestSlowNodeIsBetterThanNone(t *testing.T) {
+	w := newWorld(t)
+	w.happens(time.Second, byNobody, byA)
+	w.pass(time.Second)
+	w.noteSlow(nodeB, address)
+	w.nodes[nodeA].Cordoned = true
+	w.happens(10*time.Second, byA)
+	w.silent[nodeA] = true
+	w.happens(3*time.Second, byA, byB)
+}
+
+// A holder that does not confirm its part is a problem.
+func TestHolderDoesNotConfirm(t *testing.T) {
+	w := newWorld(t)
+	w.happens(time.Second, byNobody, byA)
+	w.version = "another"
+	w.happens(prepareFor+time.Second, byA)
+	w.problem(coe.AgentSilent, "has not confirmed")
+	w.version = ""
+	w.happens(time.Second, byA)
+	require.Empty(t, w.lastProblems)
+}
+
 // A new leader knows nothing of the nodes, and takes none for dead before it has asked it for as long.
 func TestNewLeaderTakesNoNodeForDead(t *testing.T) {
 	w := newWorld(t)
@@ -219,7 +293,9 @@ func TestLastNodeLosesTheLabel(t *testing.T) {
 	w.happens(time.Minute, byA)
 	require.Empty(t, w.lastProblems, "a cordoned node keeps it if there is no other")
 	w.nodes[nodeA].Egress = false
-	w.happens(time.Minute, byNobody)
+	w.happens(prepareFor-2*interval, byA)
+	w.problem(coe.Waiting, "node "+nodeA.String(), "loses it")
+	w.happens(time.Minute, byA, byNobody)
 	w.problem(coe.Waiting, "its pods do not leave the cluster")
 }
 
@@ -234,9 +310,9 @@ func TestCordonedNodeIsBetterThanNone(t *testing.T) {
 func TestNodeWithoutNIC(t *testing.T) {
 	w := newWorld(t)
 	w.happens(0, byNobody)
-	w.peers[nodeA].note(address, w.now)
+	w.peers[nodeA].unfit = with(nil, address, w.now)
 	w.happens(time.Second, byNobody, byB)
-	w.peers[nodeB].note(address, w.now)
+	w.peers[nodeB].unfit = with(nil, address, w.now)
 	w.happens(10*time.Second, byB)
 	w.problem(coe.Waiting, "has no NIC")
 }
@@ -309,10 +385,8 @@ func TestRecords(t *testing.T) {
 		broken[name] = []byte("{")
 		again, damaged := Decode(broken)
 		require.Empty(t, damaged)
-		if name != candidatesName {
-			require.Equal(t, w.set, again)
-			require.Equal(t, []string{name}, unreadable(broken))
-		}
+		require.Equal(t, w.set, again)
+		require.Equal(t, []string{name}, unreadable(broken))
 	}
 	for name, value := range map[string]string{"a": "{", "b": `{"name":"shop","number":1}`, "c": `{"name":"c","number":1,"active":1}`, "d": `{"name":"d","number":9999}`} {
 		_, damaged := Decode(map[string][]byte{name: []byte(value)})

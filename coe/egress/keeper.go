@@ -38,8 +38,8 @@ type Config struct {
 	// InForce reports whether the network has an EgressIP as it is, on every host. It must not block: the other EgressIPs
 	// would wait.
 	InForce func(*coe.EgressIP) bool
-	// Ask asks the agent of a node.
-	Ask func(ctx context.Context, node netip.Addr, port uint16, key []byte) Answer
+	// Ask asks the agent of a node. hangs is set after an answer with Hangs.
+	Ask func(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bool) Answer
 	// OnSettled is called when Settled becomes true.
 	OnSettled func()
 	Metrics   *Metrics
@@ -53,12 +53,13 @@ type Keeper struct {
 	wake chan struct{}
 
 	// The fields below belong to Run, or to Load before it.
-	set     Set
-	records map[string][]byte
-	damaged []string
-	// preparing has since when nodes prepare addresses.
-	preparing map[string]time.Time
-	problems  []coe.Problem
+	set      Set
+	records  map[string][]byte
+	damaged  []string
+	since    map[string]time.Time // see facts
+	problems []coe.Problem
+	// stale is set after a commit that failed: the journal can have other records.
+	stale bool
 
 	mu      sync.Mutex
 	peers   map[netip.Addr]*peer
@@ -67,7 +68,7 @@ type Keeper struct {
 
 // New returns a Keeper. Load must be called first.
 func New(cfg Config) *Keeper {
-	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}, preparing: map[string]time.Time{}}
+	return &Keeper{cfg: cfg, wake: make(chan struct{}, 1), peers: map[netip.Addr]*peer{}}
 }
 
 // Load puts the EgressIPs that leaders before have accepted into the store.
@@ -139,6 +140,9 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // step makes the next step of each EgressIP. again is when to look again without being woken; 0 for never.
 func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
+	if err := k.reload(ctx); err != nil {
+		return 0, err
+	}
 	specs, listed := k.cfg.Store.EgressSpecs()
 	if len(specs)+len(k.records)+len(k.problems) == 0 {
 		return 0, nil
@@ -154,10 +158,11 @@ func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
 		return 0, nil
 	}
 	d := decide(k.set, k.facts(specs, listed))
-	d.Candidates = k.candidates(d)
+	d.Candidates, k.since = k.candidates(d), d.lasting
 	if err := k.commit(ctx, d.Set, listed); err != nil {
 		return 0, err
 	}
+	k.cfg.Metrics.hold(d)
 	if listed && !k.Settled() {
 		k.mu.Lock()
 		k.settled = true
@@ -187,35 +192,36 @@ func (k *Keeper) facts(specs []*coe.EgressSpec, listed bool) *facts {
 	view := k.cfg.Store.Cluster()
 	f := &facts{
 		now: time.Now(), specs: specs, listed: listed, nodes: view.Nodes, peers: map[netip.Addr]*peer{}, refuse: k.cfg.Refuse,
-		numbered:  func(node netip.Addr) bool { return view.Numbers[node] != nil && view.Numbers[node].Number != 0 },
-		inForce:   k.cfg.InForce,
-		preparing: k.preparing, refuseNode: k.refuseNode,
+		numbered: func(node netip.Addr) bool { return view.Numbers[node] != nil && view.Numbers[node].Number != 0 },
+		inForce:  k.cfg.InForce,
+		since:    k.since, noteSlow: k.noteSlow,
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for node, p := range k.peers {
 		same := *p
-		same.unfit = maps.Clone(p.unfit)
+		same.unfit, same.slow = maps.Clone(p.unfit), maps.Clone(p.slow)
 		f.peers[node] = &same
 	}
 	return f
 }
 
-// refuseNode notes that a node is unfit for an address.
-func (k *Keeper) refuseNode(node, addr netip.Addr) {
+// noteSlow notes that a node has not prepared an address in time.
+func (k *Keeper) noteSlow(node, addr netip.Addr) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if p := k.peers[node]; p != nil {
-		p.note(addr, time.Now())
+		p.slow = with(p.slow, addr, time.Now())
 	}
 }
 
-// note notes that the node is unfit for an address.
-func (p *peer) note(addr netip.Addr, now time.Time) {
-	if p.unfit == nil {
-		p.unfit = map[netip.Addr]time.Time{}
+// with adds an address to a map, which may be nil.
+func with(m map[netip.Addr]time.Time, addr netip.Addr, at time.Time) map[netip.Addr]time.Time {
+	if m == nil {
+		m = map[netip.Addr]time.Time{}
 	}
-	p.unfit[addr] = now
+	m[addr] = at
+	return m
 }
 
 // candidates returns the nodes to ask: nil while there are no EgressIPs.
@@ -263,7 +269,7 @@ func (k *Keeper) commit(ctx context.Context, s Set, listed bool) error {
 		return nil
 	}
 	if err := k.write(ctx, puts, deletes); err != nil {
-		k.reload(ctx)
+		k.stale = true // the changes may have been made
 		return err
 	}
 	k.noteMoves(s)
@@ -311,12 +317,18 @@ func (k *Keeper) isDead(node netip.Addr) bool {
 }
 
 // reload reads the records again after a Commit whose result is not known.
-func (k *Keeper) reload(ctx context.Context) {
-	if records, err := k.cfg.Journal.Load(ctx); err == nil {
-		k.records = records
-		k.set, _ = Decode(records)
-		k.publish()
+func (k *Keeper) reload(ctx context.Context) error {
+	if !k.stale {
+		return nil
 	}
+	records, err := k.cfg.Journal.Load(ctx)
+	if err != nil {
+		return fmt.Errorf("load egress addresses: %w", err)
+	}
+	k.records, k.stale = records, false
+	k.set, _ = Decode(records)
+	k.publish()
+	return nil
 }
 
 func find(s Set, name string) *coe.EgressIP {
@@ -342,7 +354,6 @@ func (k *Keeper) refuseAll(specs []*coe.EgressSpec) {
 
 func (k *Keeper) publish() {
 	set, problems := k.set, k.problems
-	k.cfg.Metrics.hold(set.EgressIPs)
 	k.cfg.Store.Update(func(tx *coe.Tx) { tx.SetEgress(set.EgressIPs, problems) })
 }
 
@@ -379,9 +390,9 @@ func (a *asker) ask(ctx context.Context, c *Candidates, every time.Duration) {
 		if p.asked.IsZero() {
 			p.asked = time.Now()
 		}
-		key := c.key(node)
+		key, hangs := c.key(node), p.hangs
 		a.running.Go(func() {
-			answer := a.k.cfg.Ask(ctx, node, c.Port, key)
+			answer := a.k.cfg.Ask(ctx, node, c.Port, key, hangs)
 			a.note(node, answer)
 		})
 	}
@@ -397,14 +408,14 @@ func (a *asker) note(node netip.Addr, answer Answer) {
 	if p != nil {
 		p.misses++
 		if answer.Heard {
-			p.heard, p.misses = now, 0
+			p.heard, p.misses, p.hangs = now, 0, answer.Hangs
 		}
 		if answer.Answered {
 			changed = p.answered.IsZero() || p.version != answer.Version
 			p.answered, p.version = now, answer.Version
 			for _, addr := range answer.Unfit {
 				changed = changed || !p.isUnfit(now, addr)
-				p.note(addr, now)
+				p.unfit = with(p.unfit, addr, now)
 			}
 		}
 	}

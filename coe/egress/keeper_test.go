@@ -19,7 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// memoryJournal keeps records in memory. While broken is set, it makes half of a change and fails.
+// memoryJournal keeps records in memory. While broken is set, it makes half of a change and fails, and cannot be read.
 type memoryJournal struct {
 	mu      sync.Mutex
 	records map[string][]byte
@@ -30,6 +30,9 @@ type memoryJournal struct {
 func (j *memoryJournal) Load(context.Context) (map[string][]byte, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if j.broken {
+		return nil, errors.New("broken")
+	}
 	return maps.Clone(j.records), nil
 }
 
@@ -57,7 +60,7 @@ type nodesOfTest struct {
 	asked   int
 }
 
-func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []byte) Answer {
+func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []byte, _ bool) Answer {
 	n.mu.Lock()
 	n.asked++
 	silent := n.silent[node]
@@ -66,8 +69,9 @@ func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []by
 		pass(askTimeout)
 		return Answer{}
 	}
-	records, _ := n.journal.Load(context.Background())
-	set, _ := Decode(records)
+	n.journal.mu.Lock()
+	set, _ := Decode(n.journal.records)
+	n.journal.mu.Unlock()
 	place := set.Place(node)
 	if place == nil || place.Key != fmt.Sprintf("%x", key) {
 		return Answer{Heard: true}
@@ -140,6 +144,13 @@ func (k *kept) list(specs ...*coe.EgressSpec) {
 	})
 }
 
+// cordon changes a node.
+func (k *kept) cordon(node netip.Addr, is bool) {
+	n := *k.store.Nodes()[node]
+	n.Cordoned = is
+	k.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &n) })
+}
+
 func (k *kept) host() netip.Addr {
 	for _, e := range k.store.EgressIPs() {
 		return e.Host()
@@ -184,6 +195,19 @@ func TestKeeper(t *testing.T) {
 		pass(2500 * time.Millisecond)
 		require.Equal(t, second, k.host())
 		k.measures(0, 1)
+
+		k.nodes.mu.Lock()
+		k.nodes.silent[first] = false
+		k.nodes.mu.Unlock()
+		pass(2 * time.Second)
+		k.cordon(second, true)
+		pass(2 * time.Second)
+		require.Equal(t, first, k.host())
+		k.measures(1, 1)
+		k.cordon(second, false)
+		k.cordon(first, true)
+		pass(2 * time.Second)
+		require.Equal(t, second, k.host())
 
 		k.stop()
 		k.lead()

@@ -25,7 +25,7 @@ const (
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ips: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coe_bridge_egress_ips", Help: "EgressIPs, by state: held by a node, moving to another one, or waiting for a node (its pods do not leave).",
+			Name: "coe_bridge_egress_ips", Help: "EgressIPs, by state: held by a node, moving to another one, or waiting for a node, or a living one (its pods do not leave).",
 		}, []string{"state"}),
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_egress_moves_total", Help: "EgressIPs that this leader has moved to another node, by reason: planned, or failover after the node died.",
@@ -35,17 +35,21 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.ips, m.moves, m.last)
-	m.hold(nil)
+	m.hold(&decision{facts: &facts{}})
 	m.moves.WithLabelValues(movePlanned)
 	m.moves.WithLabelValues(moveFailover)
 	return m
 }
 
-// hold notes the EgressIPs.
-func (m *Metrics) hold(all []*coe.EgressIP) {
+// hold notes the EgressIPs of a decision. One whose holder is dead waits for another one.
+func (m *Metrics) hold(d *decision) {
 	counts := map[string]int{stateHeld: 0, stateMoving: 0, stateWaiting: 0}
-	for _, e := range all {
-		counts[State(e)]++
+	for _, e := range d.EgressIPs {
+		state := State(e)
+		if d.peers[e.Host()].dead(d.now) {
+			state = stateWaiting
+		}
+		counts[state]++
 	}
 	for state, n := range counts {
 		m.ips.WithLabelValues(state).Set(float64(n))

@@ -24,8 +24,8 @@ import (
 )
 
 // Records is the prefix of the records in the name space of all records. The name of an EgressIP follows, or
-// candidatesName, which no EgressIP has. Each EgressIP has a second record with the same content, with copyPrefix before
-// its name: a record that is damaged must not let its pods leave with other addresses.
+// candidatesName, which no EgressIP has. Each record has a copy, with copyPrefix before its name: a record that is damaged
+// must neither let pods leave with other addresses nor take addresses from nodes.
 const (
 	Records        = "egress"
 	candidatesName = "_candidates"
@@ -53,28 +53,32 @@ type Set struct {
 	EgressIPs  []*coe.EgressIP // sorted by name
 }
 
-// Decode returns the records with these names, without the prefix. damaged are the names of EgressIPs of which neither
-// record can be read.
+// Decode returns the records with these names, without the prefix. damaged are the names of those that cannot be read, and
+// neither can their copies.
 func Decode(records map[string][]byte) (s Set, damaged []string) {
 	names := map[string]bool{}
-	for name, value := range records {
-		if name != candidatesName {
-			names[strings.TrimPrefix(name, copyPrefix)] = true
-			continue
-		}
-		c := &Candidates{}
-		if json.Unmarshal(value, c) == nil && len(c.Secret) > 0 {
-			s.Candidates = c
-		}
+	for name := range records {
+		names[strings.TrimPrefix(name, copyPrefix)] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		if e := cmp.Or(decode(name, records[name]), decode(name, records[copyPrefix+name])); e != nil {
+		if name == candidatesName {
+			s.Candidates = cmp.Or(decodeCandidates(records[name]), decodeCandidates(records[copyPrefix+name]))
+		} else if e := cmp.Or(decode(name, records[name]), decode(name, records[copyPrefix+name])); e != nil {
 			s.EgressIPs = append(s.EgressIPs, e)
 		} else {
 			damaged = append(damaged, name)
 		}
 	}
 	return s, damaged
+}
+
+// decodeCandidates returns the Candidates in a record; nil if the record is missing or cannot be read.
+func decodeCandidates(value []byte) *Candidates {
+	c := &Candidates{}
+	if json.Unmarshal(value, c) != nil || len(c.Secret) == 0 {
+		return nil
+	}
+	return c
 }
 
 // decode returns the EgressIP in a record; nil if the record is missing or cannot be read.
@@ -86,10 +90,11 @@ func decode(name string, value []byte) *coe.EgressIP {
 	return e
 }
 
-// unreadable returns the names of EgressIPs with a record that cannot be read, sorted.
+// unreadable returns the names with a record that cannot be read, sorted.
 func unreadable(records map[string][]byte) (all []string) {
 	for record, value := range records {
-		if name := strings.TrimPrefix(record, copyPrefix); record != candidatesName && decode(name, value) == nil {
+		name := strings.TrimPrefix(record, copyPrefix)
+		if name == candidatesName && decodeCandidates(value) == nil || name != candidatesName && decode(name, value) == nil {
 			all = append(all, name)
 		}
 	}
@@ -102,10 +107,12 @@ func (s Set) encode() map[string][]byte {
 	out := map[string][]byte{}
 	for _, e := range s.EgressIPs {
 		out[e.Name], _ = json.Marshal(e) // strings and addresses always encode
-		out[copyPrefix+e.Name] = out[e.Name]
 	}
 	if s.Candidates != nil {
 		out[candidatesName], _ = json.Marshal(s.Candidates)
+	}
+	for name, value := range maps.Clone(out) {
+		out[copyPrefix+name] = value
 	}
 	return out
 }

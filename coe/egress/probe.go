@@ -21,8 +21,10 @@ import (
 type Answer struct {
 	// Heard: the kernel of the node answers. Answered: its agent answers, and has proved that it is the node's.
 	Heard, Answered bool
-	Version         string       // that is in force
-	Unfit           []netip.Addr // addresses for which the node has no NIC
+	// Hangs: the kernel has accepted a connection, and the agent has not answered.
+	Hangs   bool
+	Version string       // that is in force
+	Unfit   []netip.Addr // addresses for which the node has no NIC
 }
 
 const (
@@ -35,27 +37,27 @@ const (
 // maxAnswer bounds the bytes of an answer.
 const maxAnswer = 16 << 10
 
-// Ask asks the agent of a node. The kernel of the node drops connections if the agent has accepted none for long, because
-// it hangs. Then the next port, on which nobody listens, shows that the node lives.
-func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte) (a Answer) {
+// Ask asks the agent of a node. If the agent hangs, its queue of connections can be full, and then the kernel drops further
+// ones. Then it is asked by the next port, on which nothing listens. Nobody else is asked there: a firewall that refuses the port
+// must not speak for a node that has died.
+func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bool) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	conn, heard := dial(ctx, netip.AddrPortFrom(node, port))
-	if !heard {
-		next, heard := dial(ctx, netip.AddrPortFrom(node, port+1))
-		if next != nil {
-			_ = next.Close()
+	if conn == nil && !heard && hangs {
+		conn, heard = dial(ctx, netip.AddrPortFrom(node, port+1))
+		if conn != nil {
+			_ = conn.Close()
 		}
-		return Answer{Heard: heard}
+		return Answer{Heard: heard, Hangs: heard}
 	}
-	a.Heard = true
 	if conn == nil {
-		return a
+		return Answer{Heard: heard}
 	}
 	defer func() { _ = conn.Close() }()
 	answered, err := ask(ctx, conn, key)
 	if err != nil {
-		return a
+		return Answer{Heard: true, Hangs: true}
 	}
 	return answered
 }
@@ -73,7 +75,7 @@ func dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, heard bool) {
 func ask(ctx context.Context, conn net.Conn, key []byte) (Answer, error) {
 	client := http.Client{Transport: &http.Transport{
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
-		DisableKeepAlives: true,
+		DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer,
 	}}
 	nonce := rand.Text()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/?nonce="+nonce, http.NoBody)

@@ -33,7 +33,7 @@ func (f *kubernetesFlags) register(cmd *cobra.Command) {
 	set.BoolVar(&f.inCluster, "in-cluster", false, "watch the Kubernetes cluster that this process is a pod of, as its service account")
 	set.StringVar(&f.annotateQPS, "annotate-qps", "200", "limit of pods that are annotated each second; 0 for none, inf for no limit")
 	set.StringSliceVar(&f.agentAccounts, "agent-service-account", nil, "NAMESPACE/NAME of the service account of node agents, whose tokens have the audience "+tokenreview.Audience+"; the API server checks them")
-	set.BoolVar(&f.egressIPs, "egress-ips", false, "let pods that EgressIPs select leave with their address, on OVN; a preview")
+	set.BoolVar(&f.egressIPs, "egress-ips", false, "let pods that EgressIPs select leave with their address, on OVN")
 	set.StringVar(&f.egressLabel, "egress-label", "node-restriction.kubernetes.io/coe-bridge-egress", "label of the nodes that may hold egress addresses; with this prefix no kubelet can set it on its own node")
 	_ = cmd.MarkFlagFilename("kubeconfig")
 }
