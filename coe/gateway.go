@@ -14,6 +14,8 @@ type Gateway struct {
 	NextHop netip.Addr   // the router outside
 	// Pinned are ranges of pods that leave by the gateway although they are on other nodes.
 	Pinned []netip.Prefix
+	// Services is set if clients outside reach services by the gateway.
+	Services bool
 	// Unreadable is set if the entry of the gateway cannot be read. Then only Node is set, and Pinned as far as it can
 	// be read. PinsUnknown is set if it cannot.
 	Unreadable, PinsUnknown bool
@@ -54,6 +56,11 @@ func (tx *Tx) gateways(node string, now ...*Gateway) {
 	rest := slices.DeleteFunc(slices.Clone(tx.store.gateways), func(g *Gateway) bool { return g.Node.String() == node })
 	tx.store.gateways = slices.SortedFunc(slices.Values(append(rest, now...)), func(a, b *Gateway) int { return a.Node.Compare(b.Node) })
 	tx.cluster = true
+	for name, ns := range tx.store.namespaces { // their services may be at gateways
+		if len(ns.services) > 0 {
+			tx.dirty[name] = true
+		}
+	}
 }
 
 // Gateways returns the gateways, sorted by node. They must not be changed.

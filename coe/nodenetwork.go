@@ -29,11 +29,14 @@ type Networks struct {
 type NetworkGateway struct {
 	Node   netip.Addr     `json:"node"`
 	Pinned []netip.Prefix `json:"pinned,omitempty"` // IPv4
+	// Services is set if the gateway leads clients to services. Then its address in GatewayLinks is the client of
+	// endpoints, which can be nodes.
+	Services bool `json:"services,omitempty"`
 }
 
 // Equal reports whether both are the same.
 func (g NetworkGateway) Equal(o NetworkGateway) bool {
-	return g.Node == o.Node && slices.Equal(g.Pinned, o.Pinned)
+	return g.Node == o.Node && slices.Equal(g.Pinned, o.Pinned) && g.Services == o.Services
 }
 
 // ByGateways returns the ranges of the pods of a node that leave the network by gateways: all if the node has a
@@ -52,6 +55,15 @@ func (n *Networks) ByGateways(node netip.Addr) (all []netip.Prefix) {
 	}
 	slices.SortFunc(all, netip.Prefix.Compare)
 	return slices.Compact(all)
+}
+
+// Routed returns the ranges of addresses of pods that nodes route to their management ports, and of gateways that are
+// clients of services.
+func (n *Networks) Routed() []netip.Prefix {
+	if slices.ContainsFunc(n.Gateways, func(g NetworkGateway) bool { return g.Services }) {
+		return append(slices.Clone(n.Pods), GatewayLinks)
+	}
+	return n.Pods
 }
 
 // Valid reports whether the ranges can be used.

@@ -3,6 +3,7 @@ package coe_test
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -81,4 +82,16 @@ func TestNetworksAsJSON(t *testing.T) {
 	var again coe.Networks
 	require.NoError(t, json.Unmarshal(text, &again))
 	require.True(t, n.Equal(&again))
+}
+
+// Gateways are clients of services, so nodes route their links while one leads to services.
+func TestRouted(t *testing.T) {
+	pods := []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}
+	n := &coe.Networks{Pods: pods, Gateways: []coe.NetworkGateway{{Node: netip.MustParseAddr("192.168.33.11")}}}
+	require.Equal(t, pods, n.Routed())
+	other := *n
+	other.Gateways = []coe.NetworkGateway{{Node: n.Gateways[0].Node, Services: true}}
+	require.Equal(t, append(slices.Clone(pods), coe.GatewayLinks), other.Routed())
+	require.False(t, n.Equal(&other))
+	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, pods)
 }

@@ -30,7 +30,8 @@ type View struct {
 	Refusals        map[LeaseKey]Refusal
 	ServiceRefusals map[string]Refusal
 
-	Nodes map[netip.Addr]*Node // of the whole cluster, by address
+	Nodes    map[netip.Addr]*Node // of the whole cluster, by address
+	Gateways []*Gateway           // sorted by node
 	// PolicySet is of the whole cluster. It is not nil.
 	PolicySet *PolicySet
 }
@@ -54,7 +55,7 @@ func (s *Store) View(name string) View {
 		// SetRefusals replaces both maps as a whole.
 		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
-	v.Namespace, v.Nodes, v.PolicySet = name, s.nodes, s.policySet()
+	v.Namespace, v.Nodes, v.Gateways, v.PolicySet = name, s.nodes, s.gateways, s.policySet()
 	return v
 }
 

@@ -49,10 +49,14 @@ const minExternalBits = 8
 
 // onNode returns the ranges outside that pods reach by their own nodes although they leave by gateways.
 func (s Settings) onNode(gateways []*coe.Gateway) []netip.Prefix {
-	all := slices.DeleteFunc(only4(s.External.All()), func(p netip.Prefix) bool {
+	return append(s.externalAtGateways(gateways), linkLocal)
+}
+
+// externalAtGateways returns the ranges of external addresses that have services only.
+func (s Settings) externalAtGateways(gateways []*coe.Gateway) []netip.Prefix {
+	return slices.DeleteFunc(only4(s.External.All()), func(p netip.Prefix) bool {
 		return slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return tooWide(p, g) != "" })
 	})
-	return append(all, linkLocal)
 }
 
 // tooWide returns why pods reach a range of external addresses by gateways; empty if they do not. A range inside the
@@ -98,7 +102,7 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 	pods, services := only4(v.Networks.Pods), only4(v.Networks.Services)
 	for _, p := range only4(s.External.All()) {
 		if reason := tooWide(p, g); reason != "" {
-			report(coe.AddressInvalid, "%s of --external-addresses %s, so pods that leave by gateways reach it by these, not by their own nodes: choose smaller ranges", p, reason)
+			report(coe.AddressInvalid, "%s of --external-addresses %s, so pods that leave by gateways reach it by these, not by their own nodes, and no gateway leads to services there: choose smaller ranges", p, reason)
 		}
 	}
 	o := netvirt.Gateway{
@@ -129,6 +133,9 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 	inside := slices.Concat(pods, services, []netip.Prefix{network.Prefix, coe.GatewayLinks})
 	o.Chassis, o.Address, o.NextHop, o.Link = g.Chassis, g.Address, g.NextHop, link
 	o.Inside = netvirt.NewPrefixList(inside...)
+	if o.Services = g.Services; g.Services {
+		o.External, o.Nodes = netvirt.NewPrefixList(s.externalAtGateways(v.Gateways)...), joinedNodes(m)
+	}
 	m.Add(o)
 	if node := v.Nodes[g.Address.Addr()]; node != nil {
 		report(coe.AddressTaken, "%s is also the address of node %s: give the gateway an address of its own in the same network", g.Address.Addr(), node.HostName)
@@ -144,6 +151,17 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 		}
 	}
 	return problems
+}
+
+// joinedNodes returns the IPv4 addresses of the nodes with management ports.
+func joinedNodes(m netvirt.Model) netvirt.PrefixList {
+	var all []netip.Prefix
+	for _, o := range m {
+		if port, ok := o.(netvirt.ManagementPort); ok && port.Node.Is4() {
+			all = append(all, netip.PrefixFrom(port.Node, port.Node.BitLen()))
+		}
+	}
+	return netvirt.NewPrefixList(all...)
 }
 
 // only4 returns the IPv4 prefixes.

@@ -55,6 +55,11 @@ func TestGateways(t *testing.T) {
 	require.Equal(t, "169.254.64.13/30", whole.TransitAddress().String())
 	require.Equal(t, "169.254.64.14/30", whole.LinkAddress().String())
 
+	serving := whole
+	serving.Services, serving.External, serving.Nodes = true, "198.51.100.0/24", netvirt.PrefixList(node1.String()+"/32")
+	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), s)
+	require.Equal(t, serving, m[whole.Key()], "only nodes with a management port are reached inside")
+
 	for says, one := range map[string]struct {
 		reason coe.Reason
 		works  bool

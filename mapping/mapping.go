@@ -89,6 +89,7 @@ func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder 
 		blocks:   make(map[blockKey]*coe.Block, len(v.Blocks)),
 		elans:    map[netip.Addr]*elan{},
 		pods:     map[netip.Addr]*coe.Lease{},
+		accepted: map[*coe.Service][]target{},
 	}
 	for _, block := range v.Blocks {
 		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
@@ -117,7 +118,7 @@ func (b *builder) build() {
 	}
 	b.acls()
 	b.services()
-	b.exposures()
+	b.gatewayVIPs(b.exposures())
 	b.notEnforced()
 	b.limitedPolicies()
 	b.profiles()
@@ -164,6 +165,9 @@ type builder struct {
 	backends int
 	// placeEntries counts the endpoints and nodes at the places of the services; see coe.MaxPlaceBackends.
 	placeEntries int
+	// accepted has the targets of the services in the model; atGateways counts their endpoints at gateways.
+	accepted   map[*coe.Service][]target
+	atGateways int
 	// clientNodes is the result of clients; nil until a service needs it.
 	clientNodes []netip.Addr
 }

@@ -74,6 +74,7 @@ func (b *builder) service(s *coe.Service, endpoints []*coe.Endpoints, taken map[
 			b.unenforced("service", s.UID, s.Name, "the hints of its endpoints have no effect: "+excess)
 		}
 	}
+	b.accepted[s] = targets
 	b.rest.Add(netvirt.Service{UID: s.UID, Namespace: b.Namespace, Name: s.Name, Affinity: s.Affinity, Places: places})
 	reported := false
 	for _, o := range offers {

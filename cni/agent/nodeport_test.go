@@ -117,6 +117,16 @@ func (w *exposeWorld) expose(name string, policy corev1.ServiceExternalTrafficPo
 // endpoints makes the pods of hosts the endpoints of a service.
 func (w *exposeWorld) endpoints(service string, hosts ...string) {
 	w.t.Helper()
+	var addresses []string
+	for _, host := range hosts {
+		addresses = append(addresses, w.pods[host].address.String())
+	}
+	w.endpointsAt(service, addresses...)
+}
+
+// endpointsAt makes addresses the endpoints of a service.
+func (w *exposeWorld) endpointsAt(service string, addresses ...string) {
+	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{
 		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
 		AddressType: discoveryv1.AddressTypeIPv4,
@@ -124,8 +134,8 @@ func (w *exposeWorld) endpoints(service string, hosts ...string) {
 			{Name: new("tcp"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}, {Name: new("udp"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(8080))},
 		},
 	}
-	for _, host := range hosts {
-		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{w.pods[host].address.String()}})
+	for _, address := range addresses {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{address}})
 	}
 	api := w.api.DiscoveryV1().EndpointSlices("default")
 	_, err := api.Update(w.t.Context(), slice, metav1.UpdateOptions{})

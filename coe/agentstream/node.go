@@ -158,7 +158,7 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 	return place{
 		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
-		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Pods, Services: n.Services,
+		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Routed(), Services: n.Services,
 		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu, HostPorts: n.HostPorts,
 	}, n.Nodes.Has(f.Number)
 }

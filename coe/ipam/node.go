@@ -94,7 +94,7 @@ func (r *round) gateways() (all []coe.NetworkGateway) {
 		return nil
 	}
 	for _, g := range r.store.Gateways() {
-		all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned})
+		all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned, Services: g.Services})
 	}
 	return all
 }

@@ -17,6 +17,8 @@ type gateway struct {
 	Length  int            `json:"prefix-length"`
 	NextHop addr           `json:"next-hop"`
 	Pinned  []netip.Prefix `json:"pinned-subnets"`
+
+	Services bool `json:"services"`
 }
 
 // Gateway reads an entry of coe-gateways:gateways/gateway, and fails if the gateway could not work.
@@ -26,7 +28,7 @@ func Gateway(raw []byte) (*coe.Gateway, error) {
 		return nil, fmt.Errorf("read gateway: %w", err)
 	}
 	out := &coe.Gateway{
-		Node: in.Node.Addr, Chassis: in.Chassis, Address: netip.PrefixFrom(in.Address.Addr, in.Length), NextHop: in.NextHop.Addr,
+		Node: in.Node.Addr, Chassis: in.Chassis, Address: netip.PrefixFrom(in.Address.Addr, in.Length), NextHop: in.NextHop.Addr, Services: in.Services,
 	}
 	switch {
 	case !out.Node.IsValid() || out.Chassis == "" || !out.Address.IsValid() || !out.Address.Addr().Is4() || !out.NextHop.Is4():

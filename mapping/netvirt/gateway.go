@@ -5,7 +5,7 @@ import "net/netip"
 // Gateway is a gateway on a node: a router between a Transit and a network outside the cluster (OVN: a
 // gateway router). It translates the source of packets of pods to its own address. The pods of
 // its node leave by it, and the pods of Pinned, wherever they are. A gateway that cannot work has no Link, and
-// neither Chassis, Address, NextHop nor Inside: these pods do not leave then.
+// neither Chassis, Address, NextHop, Inside nor Services: these pods do not leave then.
 type Gateway struct {
 	Node    netip.Addr   // the key
 	Network netip.Prefix // the NodeNetwork's, whose way out the gateway replaces
@@ -22,6 +22,12 @@ type Gateway struct {
 	// Inside are the ranges of pods, of cluster addresses and of links and nodes in the network. No packet
 	// leaves to an address there.
 	Inside PrefixList
+	// Services is set if clients outside reach services by the gateway: GatewayVIPs. External are the ranges outside
+	// Inside that can have their addresses, besides Address.
+	Services bool
+	External PrefixList
+	// Nodes are the nodes with a management port, as /32, if Services is set: their programs can be endpoints.
+	Nodes PrefixList
 }
 
 // TransitAddress returns the address of the transit on the link.

@@ -41,6 +41,7 @@ const (
 	KindInterfaceACL                   // interface/aclservice:interface-acl
 	KindService                        // ours: a service
 	KindServiceVIP                     // ours: one address and port of a service, with its endpoints
+	KindGatewayVIP                     // ours: an address and port at which a gateway leads to a service
 	KindFloatingIP                     // odl-nat:floating-ip-info/router-ports/ports/internal-to-external-port-map
 )
 
@@ -73,6 +74,7 @@ var kinds = [...]struct {
 	KindInterfaceACL:  {"interface-acl", true},
 	KindService:       {"service", false},
 	KindServiceVIP:    {"service-vip", true},
+	KindGatewayVIP:    {"gateway-vip", true},
 	KindFloatingIP:    {"floating-ip", true},
 }
 

@@ -119,7 +119,7 @@ func TestDiffOrder(t *testing.T) {
 
 func TestKinds(t *testing.T) {
 	all := netvirt.Kinds()
-	require.Len(t, all, 22)
+	require.Len(t, all, 23)
 	set := netvirt.NewKindSet(all...)
 	for _, k := range all {
 		require.NotContains(t, k.String(), "kind-")

@@ -33,6 +33,7 @@ type routerFlags struct {
 
 	nic, onBridge, address, nextHop string
 	pinned                          []string
+	services                        bool
 }
 
 func newGatewayInit() *cobra.Command {
@@ -42,7 +43,7 @@ func newGatewayInit() *cobra.Command {
 		Short: "Make this node a gateway of OVN, by which pods leave the network",
 		Long: `init makes this node a gateway of OVN: a router with an address of its own on a NIC of the node.
 The pods of this node leave by it with the gateway's address, and so do the pods of
---rampout-ip-subnets on all nodes.
+--rampout-ip-subnets on all nodes. With --services, clients outside reach services by it.
 
 A NIC that serves nothing else is named with --physical-interface. It joins a bridge of Open
 vSwitch, as with nics-to-bridge. A NIC that the node uses too joins its bridge first
@@ -55,6 +56,7 @@ it is killed, run it again. The bridge checks the gateway before the first chang
 if the gateway does not work afterwards.`,
 		Example: `  coe-bridge gateway init --node-address 10.33.74.10 --physical-interface eth1 --physical-ip 10.33.75.138/24 --default-gw 10.33.75.253 --dry-run
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253
+  coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --services
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --rampout-ip-subnets 10.42.1.0/24,10.42.2.0/24`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -71,6 +73,7 @@ if the gateway does not work afterwards.`,
 	cmd.Flags().StringVar(&f.address, "physical-ip", "", "address of the gateway with the length of its network, such as 10.33.74.138/24")
 	cmd.Flags().StringVar(&f.nextHop, "default-gw", "", "router of that network")
 	cmd.Flags().StringSliceVar(&f.pinned, "rampout-ip-subnets", nil, "ranges of pods that leave by this gateway although they are on other nodes")
+	cmd.Flags().BoolVar(&f.services, "services", false, "clients outside reach services by this gateway: node ports at --physical-ip, and external addresses that are routed to it")
 	return cmd
 }
 
@@ -107,6 +110,8 @@ type gatewayEntry struct {
 	Length  int            `json:"prefix-length"`
 	NextHop netip.Addr     `json:"next-hop"`
 	Pinned  []netip.Prefix `json:"pinned-subnets,omitempty"`
+
+	Services bool `json:"services,omitempty"`
 }
 
 // wanted returns the gateway of the flags, without its chassis.
@@ -118,7 +123,7 @@ func (f *routerFlags) wanted() (e gatewayEntry, err error) {
 	if err != nil {
 		return e, fmt.Errorf("--physical-ip: %w; want an address with the length of its network, such as 10.33.74.138/24", err)
 	}
-	e.Address, e.Length = address.Addr(), address.Bits()
+	e.Address, e.Length, e.Services = address.Addr(), address.Bits(), f.services
 	if e.NextHop, err = netip.ParseAddr(f.nextHop); err != nil {
 		return e, fmt.Errorf("--default-gw: %w", err)
 	}

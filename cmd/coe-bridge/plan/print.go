@@ -235,6 +235,8 @@ func details(o netvirt.Object) string {
 		return o.Name
 	case netvirt.ServiceVIP:
 		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
+	case netvirt.GatewayVIP:
+		return "to " + cmp.Or(string(o.Endpoints), "no endpoint yet")
 	case netvirt.FloatingIP:
 		return "from " + o.External.String()
 	}

@@ -34,7 +34,7 @@ func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
 	switch p.Kind {
 	case kindPod:
 		return s.pod(p.UID)
-	case kindService, netvirt.KindServiceVIP.String():
+	case kindService, netvirt.KindServiceVIP.String(), netvirt.KindGatewayVIP.String():
 		return s.service(serviceUID(p.UID))
 	case kindNamespace:
 		return s.namespaceItself(p.UID)

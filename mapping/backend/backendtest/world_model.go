@@ -70,7 +70,7 @@ func (w *World) nodesModel(m netvirt.Model) {
 	}
 }
 
-// gateway returns the gateway of a node. Its version determines what it pins, and whether it works.
+// gateway returns the gateway of a node. Its version determines what it pins, and whether it serves and works.
 func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gateway {
 	pods := netip.MustParsePrefix("10.0.0.0/8")
 	pinned := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n), 0, 0}), 16)}
@@ -79,6 +79,9 @@ func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gatew
 		Address: netip.PrefixFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + n)}), 24), NextHop: netip.AddrFrom4([4]byte{192, 0, 2, 254}),
 		Link: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 64, byte(4 * n)}), 30),
 		Pods: netvirt.NewPrefixList(pods), Pinned: netvirt.NewPrefixList(pinned[:min(version-1, 1)]...), Inside: netvirt.NewPrefixList(pods, network),
+	}
+	if o.Services = version == 2; o.Services {
+		o.External, o.Nodes = "198.51.100.0/24", "192.168.33.10/32"
 	}
 	if version == 3 {
 		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, Pods: o.Pods}
@@ -225,11 +228,30 @@ func (w *World) serviceModel(m netvirt.Model, s *service) {
 			}
 		}
 		for _, protocol := range s.protocols {
+			if vip.Is4() {
+				w.gatewayVIPs(m, s, protocol, netvirt.NewEndpointList(endpoints...))
+			}
 			m.Add(netvirt.ServiceVIP{
 				Service: s.uid, Namespace: s.ns, Protocol: protocol, VIP: netip.AddrPortFrom(vip, s.port),
 				Endpoints: netvirt.NewEndpointList(endpoints...), Near: netvirt.NewNearList(lists...),
 			})
 		}
+	}
+}
+
+// gatewayVIPs adds the ports of a service at gateways. Some are of gateways that do not serve, do not work or do not exist.
+func (w *World) gatewayVIPs(m netvirt.Model, s *service, protocol netvirt.Protocol, endpoints netvirt.EndpointList) {
+	for n := range s.places {
+		v := netvirt.GatewayVIP{
+			Service: s.uid, Namespace: s.ns, Gateway: nodeAddress(n), Protocol: protocol, Endpoints: endpoints,
+			VIP: netip.AddrPortFrom(netip.AddrFrom4([4]byte{192, 0, 2, byte(1 + n)}), s.port), Local: s.outside,
+		}
+		m.Add(v)
+		v.VIP, v.Endpoints, v.Waits = netip.AddrPortFrom(netip.AddrFrom4([4]byte{198, 51, 100, byte(s.port)}), s.port), "", s.outside
+		if v.Restricted = n == 0; v.Restricted && s.affinity > 0 {
+			v.Sources = "192.0.2.0/24,203.0.113.7/32"
+		}
+		m.Add(v)
 	}
 }
 

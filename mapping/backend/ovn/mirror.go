@@ -61,7 +61,7 @@ func (m *mirror) look(k netvirt.Key) netvirt.Object {
 	}
 	for _, o := range g.objects {
 		switch o.(type) {
-		case netvirt.MACEntry, netvirt.Adjacency, netvirt.InterfaceACL, netvirt.ACE, netvirt.ServiceVIP, netvirt.FloatingIP: // nothing refers to these
+		case netvirt.MACEntry, netvirt.Adjacency, netvirt.InterfaceACL, netvirt.ACE, netvirt.ServiceVIP, netvirt.GatewayVIP, netvirt.FloatingIP: // nothing refers to these
 		default:
 			if o.Key() == k {
 				return o

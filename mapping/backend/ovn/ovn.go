@@ -148,7 +148,7 @@ func (b *Backend) Kinds() netvirt.KindSet {
 		netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet, netvirt.KindNodePort,
 		netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
 		netvirt.KindRemoteGroup, netvirt.KindEgressIP, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
-		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindFloatingIP,
+		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindGatewayVIP, netvirt.KindFloatingIP,
 	)
 }
 

@@ -72,13 +72,16 @@ type jsonGateway struct {
 	Pods        []netip.Prefix `json:"pods,omitempty"`
 	Pinned      []netip.Prefix `json:"pinned-subnets,omitempty"`
 	Inside      []netip.Prefix `json:"inside,omitempty"`
+	Services    bool           `json:"services,omitempty"`
+	External    []netip.Prefix `json:"external,omitempty"`
+	Nodes       []netip.Prefix `json:"nodes,omitempty"`
 }
 
 func gateways(objects iter.Seq[netvirt.Object]) any {
 	return list("gateway", each(objects, func(o netvirt.Gateway) jsonGateway {
 		return jsonGateway{
 			o.Node, o.Network, o.Transit, o.Chassis, o.Address.Addr(), max(o.Address.Bits(), 0), o.NextHop, o.Link,
-			o.Pods.All(), o.Pinned.All(), o.Inside.All(),
+			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.Services, o.External.All(), o.Nodes.All(),
 		}
 	}))
 }
@@ -153,6 +156,20 @@ type jsonService struct {
 	Affinity  uint32      `json:"affinity"`
 	Places    []jsonPlace `json:"place,omitempty"`
 	VIPs      []jsonVIP   `json:"vip,omitempty"`
+
+	AtGateways []jsonGatewayVIP `json:"gateway-vip,omitempty"`
+}
+
+type jsonGatewayVIP struct {
+	Gateway    netip.Addr       `json:"gateway"`
+	Protocol   netvirt.Protocol `json:"protocol"`
+	Address    netip.Addr       `json:"address"`
+	Port       uint16           `json:"port"`
+	Endpoints  []jsonEndpoint   `json:"endpoint,omitempty"`
+	Local      bool             `json:"local,omitempty"`
+	Waits      bool             `json:"waits,omitempty"`
+	Restricted bool             `json:"restricted,omitempty"`
+	Sources    []netip.Prefix   `json:"source,omitempty"`
 }
 
 type jsonPlace struct {
@@ -187,12 +204,18 @@ func services(objects iter.Seq[netvirt.Object]) any {
 		}
 		vips[o.Service] = append(vips[o.Service], v)
 	}
+	atGateways := map[string][]jsonGatewayVIP{}
+	for _, o := range of[netvirt.GatewayVIP](objects) {
+		atGateways[o.Service] = append(atGateways[o.Service], jsonGatewayVIP{
+			o.Gateway, o.Protocol, o.VIP.Addr(), o.VIP.Port(), endpoints(o.Endpoints), o.Local, o.Waits, o.Restricted, o.Sources.All(),
+		})
+	}
 	return list("service", each(objects, func(o netvirt.Service) jsonService {
 		var places []jsonPlace
 		for i, nodes := range o.Places.All() {
 			places = append(places, jsonPlace{i, nodes})
 		}
-		return jsonService{o.UID, o.Namespace, o.Name, o.Affinity, places, vips[o.UID]}
+		return jsonService{o.UID, o.Namespace, o.Name, o.Affinity, places, vips[o.UID], atGateways[o.UID]}
 	}))
 }
 

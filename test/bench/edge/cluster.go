@@ -159,6 +159,30 @@ func (c *cluster) prepareProxy(ctx context.Context) (err error) {
 	return err
 }
 
+// gatewayAddress is the address of the gateway of OVN on the asked node, which no machine has.
+var gatewayAddress = netip.MustParseAddr("172.31.99.138")
+
+// prepareGateway makes the asked node a gateway that leads clients to services, on the NIC of the node. The network of nodes
+// is the network outside.
+func (c *cluster) prepareGateway(ctx context.Context) error {
+	if _, err := c.lab.OVN.Host(node).VSCtl(ctx, "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=coe-gateway:br-phy"); err != nil {
+		return err
+	}
+	file := c.File("gateway.json")
+	entry := fmt.Sprintf(`{"coe-gateways:gateways":{"gateway":[{"node":%q,"chassis":%q,"address":%q,"prefix-length":24,"next-hop":%q,"services":true}]}}`,
+		c.lab.Node(node).Address, node, gatewayAddress, ovnhost.Central)
+	if err := os.WriteFile(file, []byte(entry), 0o600); err != nil {
+		return err
+	}
+	_, err := c.lab.Ask(ctx, "apply", "-f", file)
+	return err
+}
+
+// byGateway returns the way to the service of another way by the gateway.
+func (c *cluster) byGateway(w *way) *way {
+	return &way{name: "gateway of OVN", at: netip.AddrPortFrom(gatewayAddress, w.at.Port()), service: w.service}
+}
+
 // use starts kube-proxy on the asked node for its way, and removes it with its rules for the other one: its
 // rules reject packets to cluster addresses, to which coe-bridge leads.
 func (c *cluster) use(ctx context.Context, w *way) error {

@@ -26,17 +26,22 @@ type load struct {
 	times []time.Duration // of each request
 }
 
-// measureRequests sends requests to a node port, each over a new connection.
+// measureRequests sends requests to a node port, each over a new connection: of the node, of a gateway of OVN on the node
+// that leads to the same service, and of kube-proxy.
 func measureRequests(ctx context.Context, c *cluster) (all []figures.Figure, err error) {
-	ways := c.ways("requests", 80)
-	for _, w := range ways {
+	both := c.ways("requests", 80)
+	for _, w := range both {
 		err := c.expose(ctx, newService(w.service, corev1.ServiceExternalTrafficPolicyCluster, w.at.Port()), c.newSlice(w.service, "a1", "a2", "b1", "b2"))
 		if err != nil {
 			return nil, err
 		}
 	}
+	if err := c.prepareGateway(ctx); err != nil {
+		return nil, err
+	}
+	ways := []*way{both[0], c.byGateway(both[0]), both[1]}
 	for _, clients := range []int{1, 64} {
-		var loads [2]load
+		loads := make([]load, len(ways))
 		for n := range requestRounds {
 			for i := range ways {
 				i = (i + n) % len(ways)
@@ -47,25 +52,27 @@ func measureRequests(ctx context.Context, c *cluster) (all []figures.Figure, err
 					return nil, fmt.Errorf("%s: %w", ways[i].name, err)
 				}
 			}
-			c.Say("%d clients, round %d of %d: %.0f/s, kube-proxy %.0f/s", clients, n+1, requestRounds, loads[0].rates[n], loads[1].rates[n])
+			c.Say("%d clients, round %d of %d: %.0f/s, by the gateway %.0f/s, kube-proxy %.0f/s", clients, n+1, requestRounds, loads[0].rates[n], loads[1].rates[n], loads[2].rates[n])
 		}
-		all = append(all, compare(clients, loads)...)
+		for _, l := range loads {
+			slices.Sort(l.rates)
+			slices.Sort(l.times)
+		}
+		all = append(all, compare(fmt.Sprintf("requests by a node port, %d clients", clients), loads[0], loads[2])...)
+		all = append(all, compare(fmt.Sprintf("requests by a node port of a gateway of OVN, %d clients", clients), loads[1], loads[2])...)
 	}
 	return all, nil
 }
 
-func compare(clients int, loads [2]load) []figures.Figure {
-	for _, l := range loads {
-		slices.Sort(l.rates)
-		slices.Sort(l.times)
-	}
-	rate, proxyRate := loads[0].rates[requestRounds/2], loads[1].rates[requestRounds/2]
-	p99, proxyP99 := figures.Percentile(loads[0].times, 99), figures.Percentile(loads[1].times, 99)
+// compare compares a load with that of kube-proxy.
+func compare(name string, own, proxy load) []figures.Figure {
+	rate, proxyRate := own.rates[requestRounds/2], proxy.rates[requestRounds/2]
+	p99, proxyP99 := figures.Percentile(own.times, 99), figures.Percentile(proxy.times, 99)
 	share := float64(proxyP99) / float64(p99)
 	return []figures.Figure{
-		figures.Rate(fmt.Sprintf("requests by a node port, %d clients, a connection each", clients),
+		figures.Rate(name+", a connection each",
 			fmt.Sprintf("%.2f of kube-proxy's rate (%.0f/s, kube-proxy %.0f/s)", rate/proxyRate, rate, proxyRate), rate/proxyRate, requestShare),
-		figures.Rate(fmt.Sprintf("requests by a node port, %d clients: p99, inverse", clients),
+		figures.Rate(name+": p99, inverse",
 			fmt.Sprintf("%.2f of kube-proxy's (%s, kube-proxy %s)", share, figures.Short(p99), figures.Short(proxyP99)), share, requestShare),
 	}
 }

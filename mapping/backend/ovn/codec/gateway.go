@@ -23,6 +23,10 @@ const (
 	rolePinned      = "pinned/"
 	roleInside      = "inside"
 	roleGateway     = "gateway" // the way out by the gateway on the node
+	rolePretended   = "pretended"
+	roleToInside    = "to-inside"
+	roleToExternal  = "to-external"
+	roleToNodes     = "to-nodes"
 )
 
 // priorityPinned is the priority of the policy of pinned pods, less the length of their prefix: the longest
@@ -45,12 +49,13 @@ func outsideName(node netip.Addr) string {
 }
 func linkName(node netip.Addr) string      { return "gateway:link:" + node.String() }
 func outsideSwitch(node netip.Addr) string { return "gateway:outside:" + node.String() }
+func localnetName(node netip.Addr) string  { return outsideSwitch(node) + "/" + roleLocalnet }
 
 // encodeGateway adds a gateway router, which is on one chassis. A switch connects it to the transit: OVN sends
 // packets to another chassis only from a switch. Another one connects it to the network outside.
 //
-// Only packets to the gateway's address come in, so answers: a host outside that sends to a pod could pretend to
-// be a node, which policies allow. A packet of a pod to an unused address inside is dropped too: it would go
+// Only packets to the gateway's address come in, so answers, and those to services: a host outside that sends to a pod
+// could pretend to be a node, which policies allow. A packet of a pod to an unused address inside is dropped too: it would go
 // back and forth.
 //
 // A gateway that cannot work is a router without ports, and policies that drop packets of the pods that leave by it.
@@ -77,6 +82,10 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 		return
 	}
 	lr.Options = map[string]string{"chassis": o.Chassis}
+	if o.Services {
+		lr.Options["lb_force_snat_ip"] = "router_ip"
+		lr.ExternalIDs[idServices], lr.ExternalIDs[idExternal], lr.ExternalIDs[idNodes] = flag(true), string(o.External), string(o.Nodes)
+	}
 	for key, value := range map[string]string{
 		idChassis: o.Chassis, idAddress: o.Address.String(), idNextHop: o.NextHop.String(), idLink: o.Link.String(),
 		idInside: string(o.Inside),
@@ -90,7 +99,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	c.gatewaySwitch(set, k, roleFromGateway, linkName(o.Node), toGatewayName(o.Node), fromGatewayName(o.Node))
 	c.gatewaySwitch(set, k, roleOutside, outsideSwitch(o.Node), outsideName(o.Node))
 	localnet := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: outsideSwitch(o.Node) + "/" + roleLocalnet, Type: "localnet",
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetName(o.Node), Type: "localnet",
 		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": PhysicalNetwork}, ExternalIDs: c.mark(k, roleLocalnet),
 	}
 	set.Add(localnet)
@@ -109,12 +118,59 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleInside),
 		Match: fmt.Sprintf("inport == %q && ip4.dst == %s", fromGatewayName(o.Node), anyOf(o.Inside)),
 	})
+	c.fromOutside(set, k, o.Node, roleInside, priorityToOthers, nb.ACLActionDrop, fmt.Sprintf("ip4 && ip4.dst != %s", o.Address.Addr()))
+	if o.Services {
+		c.servesOutside(set, k, o)
+	}
+}
+
+// priorityToNodes is the priority of the policy of a gateway's router for packets to nodes, which are endpoints.
+const priorityToNodes = 2
+
+// Priorities of the ACLs for packets from the network outside.
+const (
+	priorityToOthers   = 1 // to other addresses than the gateway's
+	priorityToExternal = 10
+	priorityToInside   = 20
+	priorityRestricted = 30 // by loadBalancerSourceRanges
+	priorityAdmitted   = 31
+	priorityPretended  = 40 // from addresses inside
+)
+
+// servesOutside lets packets to services in. Their sources are outside the network: with a Local one a host outside could
+// otherwise pretend to be the node of a pod, which policies allow. A packet to an external address that no load balancer
+// translates would go back to the network outside, and come again. Endpoints that are nodes are reached by the transit.
+func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
+	inside := o.Inside.All()
+	if o.Node.Is4() {
+		inside = append(inside, single(o.Node))
+	}
+	c.fromOutside(set, k, o.Node, rolePretended, priorityPretended, nb.ACLActionDrop, fmt.Sprintf("ip4.src == %s", anyOf(netvirt.NewPrefixList(inside...))))
+	if o.Nodes != "" {
+		c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
+			Priority: priorityToNodes, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{o.TransitAddress().Addr().String()},
+			Match: fmt.Sprintf("inport == %q && ip4.dst == %s", outsideName(o.Node), anyOf(o.Nodes)), ExternalIDs: c.mark(k, roleToNodes),
+		})
+	}
+	if o.External == "" {
+		return
+	}
+	c.fromOutside(set, k, o.Node, roleToInside, priorityToInside, nb.ACLActionDrop, fmt.Sprintf("ip4.dst == %s", anyOf(o.Inside)))
+	c.fromOutside(set, k, o.Node, roleToExternal, priorityToExternal, nb.ACLActionAllow, fmt.Sprintf("ip4.dst == %s", anyOf(o.External)))
+	c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleToExternal),
+		Match: fmt.Sprintf("inport == %q && outport == %q && ip4.dst == %s", outsideName(o.Node), outsideName(o.Node), anyOf(o.External)),
+	})
+}
+
+// fromOutside adds an ACL for packets that come in from the network outside of a gateway.
+func (c Codec) fromOutside(set *ovsdb.RowSet, head netvirt.Key, gateway netip.Addr, role string, priority int, action, match string) {
 	acl := &nb.ACL{
-		UUID: c.uuid(nb.ACLTable, k, roleInside), Direction: nb.ACLDirectionFromLport, Priority: 1, Action: nb.ACLActionDrop,
-		Match: fmt.Sprintf("inport == %q && ip4 && ip4.dst != %s", localnet.Name, o.Address.Addr()), ExternalIDs: c.mark(k, roleInside),
+		UUID: c.uuid(nb.ACLTable, head, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
+		Match: fmt.Sprintf("inport == %q && %s", localnetName(gateway), match), ExternalIDs: c.mark(head, role),
 	}
 	set.Add(acl)
-	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, k, roleOutside), "acls", acl.UUID)
+	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, netvirt.GatewayKey(gateway), roleOutside), "acls", acl.UUID)
 }
 
 // anyOf returns prefixes for a match.
@@ -161,5 +217,8 @@ func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	o.Pods, _ = parsePrefixes(ids[idPods])
 	o.Pinned, _ = parsePrefixes(ids[idPinned])
 	o.Inside, _ = parsePrefixes(ids[idInside])
+	o.Services = ids[idServices] != ""
+	o.External, _ = parsePrefixes(ids[idExternal])
+	o.Nodes, _ = parsePrefixes(ids[idNodes])
 	return []netvirt.Object{o}
 }

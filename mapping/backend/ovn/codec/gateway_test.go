@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -70,4 +72,78 @@ func TestOnNode(t *testing.T) {
 		{300, out + "ip4.src == 10.42.1.0/24 && ip4.dst == {169.254.0.0/16, 198.51.100.0/24}", "reroute100.96.0.2"},
 		{300, out + "ip4.src == {100.96.0.3}", "reroute100.96.0.2"},
 	}, all)
+}
+
+// The router of a gateway with services has the load balancers of its GatewayVIPs, and its switch has the ACLs of restricted
+// ones.
+func TestGatewayVIPs(t *testing.T) {
+	node := netip.MustParseAddr("192.168.33.11")
+	gateway := netvirt.Gateway{
+		Node: node, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: netvirt.CommonRouteTarget, Chassis: "c1", Services: true,
+		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.64.12/30"),
+		Pods: "10.42.0.0/16", Inside: "10.42.0.0/16,10.96.0.0/12", External: "198.51.100.0/24", Nodes: "192.168.33.11/32,192.168.33.12/32",
+	}
+	service := netvirt.Service{UID: "u", Namespace: "shop", Name: "web", Places: "192.168.33.11"}
+	vip := netvirt.GatewayVIP{
+		Service: "u", Namespace: "shop", Gateway: node, Protocol: "tcp", VIP: netip.MustParseAddrPort("10.33.74.138:30080"), Endpoints: "10.42.1.2:8080",
+	}
+	restricted, local := vip, vip
+	restricted.VIP, restricted.Restricted, restricted.Sources = netip.MustParseAddrPort("198.51.100.9:80"), true, "192.0.2.0/24,203.0.113.7/32"
+	local.Protocol, local.Local, local.Endpoints, local.Waits = "udp", true, "", true
+	group := netvirt.Model{}
+	group.Add(service, vip, restricted, local)
+	encode := func(k netvirt.Key, group netvirt.Model, at netvirt.Gateway) *ovsdb.RowSet {
+		return testCodec.Encode(k, group, func(k netvirt.Key) netvirt.Object { return netvirt.Model{at.Key(): at}[k] })
+	}
+	texts := func(set *ovsdb.RowSet) (acls, others []string) {
+		for _, r := range set.Rows {
+			switch row := r.Value.(type) {
+			case *nb.ACL:
+				acls = append(acls, fmt.Sprintf("%d %s %s", row.Priority, row.Action, strings.TrimPrefix(row.Match, `inport == "gateway:outside:192.168.33.11/localnet" && `)))
+			case *nb.LoadBalancer:
+				others = append(others, fmt.Sprint(row.ExternalIDs[IDRole], " ", row.Vips, " ", row.Options["reject"], " ", row.Options["skip_snat"]))
+				require.Equal(t, "192.168.33.11", row.ExternalIDs[idPlaces], row.Name)
+			case *nb.LogicalRouterPolicy:
+				others = append(others, row.Match)
+			}
+		}
+		return acls, others
+	}
+	set := encode(service.Key(), group, gateway)
+	acls, balancers := texts(set)
+	require.ElementsMatch(t, []string{
+		"30 drop ip4.dst == 198.51.100.9 && tcp.dst == 80",
+		"31 allow ip4.dst == 198.51.100.9 && tcp.dst == 80 && ip4.src == {192.0.2.0/24, 203.0.113.7/32}",
+	}, acls)
+	require.ElementsMatch(t, []string{
+		"tcp map[] true ", "gateway/192.168.33.11/udp/local map[10.33.74.138:30080:] false true",
+		"gateway/192.168.33.11/tcp map[10.33.74.138:30080:10.42.1.2:8080 198.51.100.9:80:10.42.1.2:8080] true ",
+	}, balancers)
+	decoded := netvirt.Model{}
+	linked := 0
+	for _, r := range set.Rows {
+		decoded.Add(testCodec.Decode(service.Key(), r)...)
+	}
+	require.Equal(t, group, decoded)
+	for _, l := range set.Links {
+		if l.Parent == testCodec.routerUUID(gateway.Key()) {
+			linked++
+		}
+	}
+	require.Equal(t, 2, linked)
+
+	closed := gateway
+	closed.Services = false
+	acls, _ = texts(encode(service.Key(), group, closed))
+	require.Empty(t, acls)
+	acls, _ = texts(encode(gateway.Key(), netvirt.Model{gateway.Key(): closed}, closed))
+	require.Equal(t, []string{"1 drop ip4 && ip4.dst != 10.33.74.138"}, acls, "only answers come in")
+	acls, policies := texts(encode(gateway.Key(), netvirt.Model{gateway.Key(): gateway}, gateway))
+	require.ElementsMatch(t, []string{
+		"1 drop ip4 && ip4.dst != 10.33.74.138", "10 allow ip4.dst == {198.51.100.0/24}", "20 drop ip4.dst == {10.42.0.0/16, 10.96.0.0/12}",
+		"40 drop ip4.src == {10.42.0.0/16, 10.96.0.0/12, 192.168.33.11/32}",
+	}, acls)
+	const port = `"router:gateway:outside/192.168.33.11"`
+	require.Contains(t, policies, "inport == "+port+" && ip4.dst == {192.168.33.11/32, 192.168.33.12/32}")
+	require.Contains(t, policies, "inport == "+port+" && outport == "+port+" && ip4.dst == {198.51.100.0/24}")
 }

@@ -32,7 +32,9 @@
 //	                                                                     a Meter_Band each
 //	interface     Interface, ELANInterface, MACEntry…, VPNInterface,     Logical_Switch_Port; for an address outside its subnet:
 //	              Adjacency…, InterfaceACL                               Logical_Router_Static_Routes, -Policy, Static_MAC_Binding
-//	service       Service, ServiceVIP…, FloatingIP…                      Load_Balancer per protocol, and per place with other endpoints
+//	service       Service, ServiceVIP…, GatewayVIP…, FloatingIP…         Load_Balancer per protocol, and per place with other endpoints;
+//	                                                                     per gateway and protocol a Load_Balancer, and for each
+//	                                                                     restricted GatewayVIP two ACLs on the gateway's switch
 package codec
 
 import (
@@ -61,6 +63,8 @@ func HeadOf(o netvirt.Object) netvirt.Key {
 	case netvirt.ACE:
 		return aclKey(o.ACL)
 	case netvirt.ServiceVIP:
+		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
+	case netvirt.GatewayVIP:
 		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
 	case netvirt.FloatingIP:
 		return netvirt.Service{Namespace: o.Namespace, UID: o.ExternalID}.Key()

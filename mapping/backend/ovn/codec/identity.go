@@ -53,6 +53,11 @@ const (
 	idPinned    = "coe-bridge/pinned"
 	idInside    = "coe-bridge/inside"
 	idOnNode    = "coe-bridge/on-node"
+	idServices  = "coe-bridge/services"
+	idExternal  = "coe-bridge/external"
+	idNodes     = "coe-bridge/nodes"
+	idWaits     = "coe-bridge/waits/"   // and the VIP
+	idSources   = "coe-bridge/sources/" // and the VIP
 	idGroup     = "coe-bridge/remote-group"
 	idNumber    = "coe-bridge/number"
 	idOneWay    = "coe-bridge/one-way"

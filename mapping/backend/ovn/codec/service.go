@@ -36,9 +36,11 @@ func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	for _, v := range each[netvirt.ServiceVIP](objects) {
 		vips[v.Protocol] = append(vips[v.Protocol], v)
 	}
+	c.encodeGatewayVIPs(set, k, o, each[netvirt.GatewayVIP](objects), look)
 	places := o.Places.All()
 	for i, protocol := range protocols(vips) {
 		lb := c.balancer(k, o, protocol, string(protocol), vips[protocol])
+		hold(lb, o)
 		if i == 0 {
 			for _, f := range each[netvirt.FloatingIP](objects) {
 				lb.ExternalIDs[idFloating+f.Internal.String()+"/"+f.Port] = f.External.String() + " " + f.Router
@@ -51,7 +53,6 @@ func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 			}
 			continue
 		}
-		lb.ExternalIDs[idPlaces] = string(o.Places)
 		for _, v := range vips[protocol] {
 			lb.ExternalIDs[idNear+endpointText(v.VIP)] = string(v.Near)
 		}
@@ -140,6 +141,13 @@ func groupsOf(o netvirt.Service, look Lookup) []netvirt.Key {
 	return groups
 }
 
+// hold lets a load balancer hold its service.
+func hold(lb *nb.LoadBalancer, o netvirt.Service) {
+	if o.Places != "" {
+		lb.ExternalIDs[idPlaces] = string(o.Places)
+	}
+}
+
 func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, role string, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
 	text := string(protocol)
 	lb := &nb.LoadBalancer{
@@ -160,13 +168,18 @@ func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		lb.ExternalIDs[idAffinity] = strconv.FormatUint(uint64(o.Affinity), 10)
 	}
 	for _, v := range vips {
-		var endpoints []string
-		for _, e := range v.Endpoints.All() {
-			endpoints = append(endpoints, endpointText(e))
-		}
-		lb.Vips[endpointText(v.VIP)] = strings.Join(endpoints, ",")
+		lb.Vips[endpointText(v.VIP)] = endpointTexts(v.Endpoints)
 	}
 	return lb
+}
+
+// endpointTexts returns endpoints in OVN's form.
+func endpointTexts(list netvirt.EndpointList) string {
+	var all []string
+	for _, e := range list.All() {
+		all = append(all, endpointText(e))
+	}
+	return strings.Join(all, ",")
 }
 
 // endpointText returns an address and port in OVN's form. Port 0, every port, is left out.
@@ -194,15 +207,20 @@ func parseServiceName(name string) (namespace, uid string) {
 	return name[:max(i, 0)], name[i+1:]
 }
 
-// decodeService decodes a load balancer of encodeService. That of a place holds no object.
+// decodeService decodes a load balancer of encodeService: the service and what else it holds. That of a place holds no
+// object.
 func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	namespace, uid := parseServiceName(k.Name)
 	ids := lb.ExternalIDs
-	if strings.Contains(ids[IDRole], "/") {
+	gateway, protocol, atGateway := parseGatewayRole(ids[IDRole])
+	if strings.Contains(ids[IDRole], "/") && !atGateway {
 		return nil
 	}
 	affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
 	objects := []netvirt.Object{netvirt.Service{UID: uid, Namespace: namespace, Name: ids[idService], Affinity: uint32(affinity), Places: parsePlaces(ids[idPlaces])}}
+	if atGateway {
+		return append(objects, decodeGatewayVIPs(lb, netvirt.GatewayVIP{Service: uid, Namespace: namespace, Gateway: gateway, Protocol: protocol})...)
+	}
 	for vip, endpoints := range lb.Vips {
 		if v, ok := parseVIP(vip, endpoints); ok {
 			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[IDRole])

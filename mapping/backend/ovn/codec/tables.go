@@ -26,7 +26,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.StaticMACBindingTable, Zero: nb.StaticMACBinding{}},
 }, map[string][]string{
 	nb.LogicalSwitchTable:     {"ports", "acls", "load_balancer"},
-	nb.LogicalRouterTable:     {"ports", "static_routes", "policies", "nat"},
+	nb.LogicalRouterTable:     {"ports", "static_routes", "policies", "nat", "load_balancer"},
 	nb.LoadBalancerGroupTable: {"load_balancer"},
 	nb.PortGroupTable:         {"ports", "acls"},
 	nb.AddressSetTable:        {"addresses"},

@@ -9,6 +9,7 @@ const LogicalRouterTable = "Logical_Router"
 type LogicalRouter struct {
 	UUID         string            `ovsdb:"_uuid"`
 	ExternalIDs  map[string]string `ovsdb:"external_ids"`
+	LoadBalancer []string          `ovsdb:"load_balancer"`
 	Name         string            `ovsdb:"name"`
 	Nat          []string          `ovsdb:"nat"`
 	Options      map[string]string `ovsdb:"options"`

@@ -1,0 +1,119 @@
+package mapping
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// gatewayVIPs maps the exposed ports of services to the gateways with services: node ports at the address of the
+// gateway, and external addresses in the ranges that gateways let in.
+func (b *builder) gatewayVIPs(exposures []exposure) {
+	gateways := b.serving()
+	if len(gateways) == 0 {
+		return
+	}
+	external := b.externalAtGateways(b.Gateways)
+	for _, e := range exposures {
+		targets, accepted := b.accepted[e.service]
+		if !accepted || e.health || !b.leadsAtGateways(e, external) {
+			continue
+		}
+		all, of := b.sortedEndpoints(e, targets), b.exposedTargets(e.service, targets)
+		for _, g := range gateways {
+			v := b.gatewayVIP(e, g, all)
+			if e.service.Local {
+				v.Endpoints = netvirt.NewEndpointList(b.localEndpoints(e, g, of.byNode[g.Node])...)
+				v.Waits = v.Endpoints == "" && len(all) > 0
+			}
+			if !b.countAtGateways(e.service, v) {
+				return
+			}
+			b.rest.Add(v)
+		}
+	}
+}
+
+// serving returns the gateways with services.
+func (b *builder) serving() []*coe.Gateway {
+	if !b.servesGateways() {
+		return nil
+	}
+	return slices.DeleteFunc(slices.Clone(b.Gateways), func(g *coe.Gateway) bool { return !g.Services })
+}
+
+// leadsAtGateways reports whether gateways lead to an exposed port.
+func (b *builder) leadsAtGateways(e exposure, external []netip.Prefix) bool {
+	if e.at.Address.IsUnspecified() {
+		return true
+	}
+	for _, g := range b.Gateways {
+		if g.Services && g.Address.Addr() == e.at.Address {
+			b.serviceProblem(e.service, coe.AddressTaken, fmt.Sprintf(
+				"its external address %s is the address of the gateway of node %s, which leads to node ports only; choose another address", e.at.Address, g.Node))
+			return false
+		}
+	}
+	return slices.ContainsFunc(external, func(p netip.Prefix) bool { return p.Contains(e.at.Address) })
+}
+
+// gatewayVIP returns an exposed port at a gateway, with the endpoints on all nodes.
+func (b *builder) gatewayVIP(e exposure, g *coe.Gateway, all []netip.AddrPort) netvirt.GatewayVIP {
+	v := netvirt.GatewayVIP{
+		Service: e.service.UID, Namespace: b.Namespace, Gateway: g.Node, Protocol: netvirt.Protocol(e.at.Protocol),
+		VIP: netip.AddrPortFrom(e.at.Address, e.at.Port), Endpoints: netvirt.NewEndpointList(all...), Local: e.service.Local,
+	}
+	if e.at.Address.IsUnspecified() {
+		v.VIP = netip.AddrPortFrom(g.Address.Addr(), e.at.Port)
+	} else if b.restricts(e.service, e.at.Address) {
+		v.Restricted, v.Sources = true, netvirt.NewPrefixList(only4(e.service.SourceRanges)...)
+	}
+	return v
+}
+
+// localEndpoints returns the endpoints on the node of a gateway, which see the addresses of clients. An endpoint that is
+// pinned to another gateway would answer by that one, without translation.
+func (b *builder) localEndpoints(e exposure, g *coe.Gateway, here []target) []netip.AddrPort {
+	var own []target
+	reported := false
+	for _, t := range here {
+		other := b.pinnedTo(t.addr)
+		if other == nil || other == g {
+			own = append(own, t)
+		} else if !reported { // one problem is enough: there may be hundreds
+			b.unenforced("service", e.service.UID, e.service.Name, fmt.Sprintf(
+				"the gateway of node %s does not lead to endpoints such as %s, which answer by the gateway of node %s: pin them to no other gateway, or use externalTrafficPolicy Cluster",
+				g.Node, t.addr, other.Node))
+			reported = true
+		}
+	}
+	return b.sortedEndpoints(e, own)
+}
+
+// pinnedTo returns the gateway that pins an address; nil if none does.
+func (b *builder) pinnedTo(a netip.Addr) (to *coe.Gateway) {
+	bits := -1
+	for _, g := range b.Gateways {
+		for _, p := range g.Pinned {
+			if p.Contains(a) && p.Bits() > bits {
+				to, bits = g, p.Bits()
+			}
+		}
+	}
+	return to
+}
+
+// countAtGateways adds a GatewayVIP to the namespace's count. It reports whether the count is within its limit.
+func (b *builder) countAtGateways(s *coe.Service, v netvirt.GatewayVIP) bool {
+	b.atGateways += max(1, backendsOf(v.Endpoints, v.VIP)) + len(v.Sources.All())
+	if b.atGateways <= coe.MaxNamespaceBackends {
+		return true
+	}
+	b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
+		"gateways do not lead to it, nor to later services: the services of the namespace have more than %d endpoints at gateways; use another namespace, or remove services",
+		coe.MaxNamespaceBackends))
+	return false
+}
