@@ -174,8 +174,10 @@ func (c *cluster) prepareGateway(ctx context.Context) error {
 	if err := os.WriteFile(file, []byte(entry), 0o600); err != nil {
 		return err
 	}
-	_, err := c.lab.Ask(ctx, "apply", "-f", file)
-	return err
+	if _, err := c.lab.Ask(ctx, "apply", "-f", file); err != nil {
+		return err
+	}
+	return settle(ctx) // the agent writes the rules for node ports again
 }
 
 // byGateway returns the way to the service of another way by the gateway.

@@ -70,13 +70,21 @@ func measureFlap(ctx context.Context, c *cluster) ([]figures.Figure, error) {
 // settleTime is longer than the time in which agent and kube-proxy follow a change.
 const settleTime = 10 * time.Second
 
+// settle waits until agent and kube-proxy have followed.
+func settle(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(settleTime):
+		return nil
+	}
+}
+
 // processorTimes returns the processor time of the agent and of kube-proxy on the asked node, once both have
 // followed.
 func (c *cluster) processorTimes(ctx context.Context) (times [2]time.Duration, err error) {
-	select {
-	case <-ctx.Done():
-		return times, ctx.Err()
-	case <-time.After(settleTime):
+	if err := settle(ctx); err != nil {
+		return times, err
 	}
 	agents, err := c.lab.Node(node).Processes("coe-bridge", "agent")
 	if err != nil {
