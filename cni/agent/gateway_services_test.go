@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -85,8 +86,12 @@ func TestGatewayServices(t *testing.T) {
 		w.mustGateway("configure gateway", "host1", append(args, "--services")...)
 		w.answered(north.name, gateway, cluster, all(link)...)
 	})
-	w.step("remove", func() {
+	w.step("the NIC is gone, remove", func() {
+		require.FileExists(w.t, filepath.Join(w.agents["host1"].dir, "nics", "eth1.json"))
+		w.ip("host1", "link", "del", "eth1")
 		w.mustGateway("changed", "host1", "remove")
+		w.mustGateway("nothing to do", "host1", "remove")
+		require.NoFileExists(w.t, filepath.Join(w.agents["host1"].dir, "nics", "eth1.json"))
 		await(w.t, "nothing is left", func() error {
 			if now := w.state("host1"); now != before {
 				return fmt.Errorf("%s\nbefore:\n%s", now, before)

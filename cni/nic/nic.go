@@ -92,6 +92,16 @@ func (m *Mover) Leave(ctx context.Context, bridge string, dry bool) ([]Step, err
 	return steps, nil
 }
 
+// Abandon removes the bridge of a NIC that the node has no more, with everything that has moved there, and returns the
+// steps. A bridge that does not exist is not an error.
+func (m *Mover) Abandon(ctx context.Context, nic string, dry bool) ([]Step, error) {
+	steps, err := m.move(ctx, nic, BridgeOf(nic), dry, func(*record) direction { return abandon })
+	if err != nil {
+		return nil, fmt.Errorf("remove bridge %s of NIC %s, which the node does not have: %w", BridgeOf(nic), nic, err)
+	}
+	return steps, nil
+}
+
 // direction is how a NIC moves.
 type direction struct {
 	check func(state) error
@@ -114,6 +124,8 @@ var (
 	join   = direction{checkJoin, joinSteps, true}
 	resume = direction{checkJoin, resumeSteps, false}
 	leave  = direction{checkLeave, leaveSteps, false}
+
+	abandon = direction{checkAbandon, abandonSteps, false}
 )
 
 // move moves a NIC in the direction that choose returns for its record. Once the first step is taken it does

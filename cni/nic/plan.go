@@ -245,6 +245,19 @@ func checkLeave(s state) error {
 	if s.nic.index == 0 {
 		return fmt.Errorf("the node has no link %s", s.nic.name)
 	}
+	return checkRemovable(s)
+}
+
+// checkAbandon returns the reason that the bridge of a lost NIC cannot be removed.
+func checkAbandon(s state) error {
+	if s.nic.index != 0 {
+		return fmt.Errorf("the node has link %s: let it leave the bridge", s.nic.name)
+	}
+	return checkRemovable(s)
+}
+
+// checkRemovable returns the reason that the bridge cannot be removed.
+func checkRemovable(s state) error {
 	is, exists := s.bridges[s.bridge.name]
 	if !exists {
 		return nil
@@ -263,6 +276,20 @@ func checkLeave(s state) error {
 		}
 	}
 	return nil
+}
+
+// abandonSteps returns the steps that remove the bridge of a lost NIC, with the addresses and routes that it has.
+func abandonSteps(s state) (steps []Step) {
+	if s.ignored {
+		steps = append(steps, Step{action: heed, link: s.nic.name})
+	}
+	if s.made() {
+		steps = append(steps, Step{action: removeBridge, link: s.bridge.name})
+	}
+	if s.record != nil {
+		steps = append(steps, Step{action: forget, link: s.nic.name})
+	}
+	return steps
 }
 
 // leaveSteps returns the steps that let the NIC leave the bridge; none if it has left. The NIC gets

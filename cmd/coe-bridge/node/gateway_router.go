@@ -425,7 +425,7 @@ func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) 
 		if err := r.vswitch.AwaitUnused(ctx, bridge); err != nil {
 			return steps, err
 		}
-		left, err := r.mover.Leave(ctx, bridge, false)
+		left, err := r.release(ctx, reserved)
 		steps = append(steps, texts(left)...)
 		if err == nil {
 			err = r.vswitch.SetGatewayNIC(ctx, "")
@@ -433,6 +433,14 @@ func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) 
 		return append(steps, fmt.Sprintf("release NIC %s", reserved)), err
 	}
 	return append(steps, fmt.Sprintf("release NIC %s, with bridge %s", reserved, bridge)), nil
+}
+
+// release lets a NIC leave its bridge. If the node has lost the NIC, release removes the bridge alone.
+func (r *gatewayRouter) release(ctx context.Context, name string) ([]nic.Step, error) {
+	if _, err := links.Look(r.netns, name); errors.Is(err, links.ErrNotFound) {
+		return r.mover.Abandon(ctx, name, false)
+	}
+	return r.mover.Leave(ctx, nic.BridgeOf(name), false)
 }
 
 // gatewaysPath is the path of the gateways below the datastore, and gatewayMember the member of an answer with
