@@ -50,6 +50,40 @@ func (e *EgressIP) Host() netip.Addr {
 	return e.Hosts[e.Active-1]
 }
 
+// The states of an EgressIP.
+const (
+	EgressHeld    = "held"    // a node holds the address
+	EgressMoving  = "moving"  // the address moves to another node
+	EgressWaiting = "waiting" // no node holds the address
+)
+
+// State returns the state.
+func (e *EgressIP) State() string {
+	switch {
+	case e.Active == 0:
+		return EgressWaiting
+	case e.Owner == e.Active && !e.Hosts[2-e.Active].IsValid():
+		return EgressHeld
+	}
+	return EgressMoving
+}
+
+// Selects reports whether an EgressIP selects pods with some labels, in a namespace with some labels.
+func (e *EgressIP) Selects(namespace, pod Labels) bool {
+	return e.Namespaces.Matches(namespace) && e.Pods.Matches(PodLabels(namespace, pod))
+}
+
+// FirstEgressIP returns the EgressIP with whose address a pod leaves: the one with the lowest number that selects it. It is nil
+// if there is none.
+func FirstEgressIP(all []*EgressIP, namespace, pod Labels) (first *EgressIP) {
+	for _, e := range all {
+		if e.Selects(namespace, pod) && (first == nil || e.Number < first.Number) {
+			first = e
+		}
+	}
+	return first
+}
+
 // Validate returns an error if the record contradicts itself.
 func (e *EgressIP) Validate() error {
 	for _, n := range []uint8{e.Active, e.Owner} {

@@ -48,7 +48,8 @@ func (b *Bridge) newKeeper(r *role, l *datastore.Leadership, backend closer) *eg
 // hostsFollow is a backend that knows what its hosts have.
 type hostsFollow interface {
 	RequestInForce(ctx context.Context) (number int, err error)
-	InForce(ctx context.Context, number int) (bool, error)
+	// InForce reports whether the backend itself and all its hosts follow a request.
+	InForce(ctx context.Context, number int) (backend, hosts bool, err error)
 }
 
 // force knows whether moves of egress addresses are in force. run asks the backend, with one request for all moves that
@@ -61,15 +62,17 @@ type force struct {
 
 	mu       sync.Mutex
 	requests map[string]request // by name of the EgressIP
-	// next is the number of the next round of questions, from 1. Hosts follow what was written before the round done.
-	next, done uint64
+	// next is the number of the next round of questions, from 1. The backend has followed what was written before the round
+	// computed, and hosts what was written before the round done.
+	next, computed, done uint64
 }
 
 // request is a move that the backend has taken, and that waits for hosts.
 type request struct {
 	host  netip.Addr
-	round uint64 // that must be done
-	since time.Time
+	round uint64    // that must be done
+	since time.Time // when only hosts were missing; zero before
+	asked time.Time // last
 }
 
 func newForce(written func(string) (netvirt.EgressIP, bool), hosts hostsFollow, log *slog.Logger) *force {
@@ -77,7 +80,7 @@ func newForce(written func(string) (netvirt.EgressIP, bool), hosts hostsFollow, 
 }
 
 // has reports whether the network has an EgressIP as it is, on every host that answers in time. It has no deadline while the
-// backend has not taken the move.
+// backend has not taken the move, or has not computed what hosts must do.
 func (f *force) has(e *coe.EgressIP) bool {
 	there, ok := f.written(e.Name)
 	there.Active = min(there.Active, uint8(len(there.Hosts)))
@@ -92,19 +95,22 @@ func (f *force) has(e *coe.EgressIP) bool {
 		return false
 	}
 	r, found := f.requests[e.Name]
-	if host := e.Host(); !found || r.host != host || time.Since(r.since) > 2*inForceTimeout {
-		f.requests[e.Name] = request{host, f.next, time.Now()}
+	if now := time.Now(); !found || r.host != e.Host() || now.Sub(r.asked) > inForceTimeout {
+		r = request{host: e.Host(), round: f.next}
 		select {
 		case f.wake <- struct{}{}:
 		default:
 		}
+	}
+	if r.asked = time.Now(); r.since.IsZero() && r.round <= f.computed {
+		r.since = r.asked
+	}
+	f.requests[e.Name] = r
+	late := !r.since.IsZero() && time.Since(r.since) >= inForceTimeout
+	if r.round > f.done && !late {
 		return false
 	}
-	in := r.round <= f.done
-	if !in && time.Since(r.since) < inForceTimeout {
-		return false
-	}
-	if !in {
+	if r.round > f.done {
 		f.log.Warn("a host has not confirmed in time that the pods of an EgressIP leave by another node", "egressip", e.Name)
 	}
 	delete(f.requests, e.Name)
@@ -122,7 +128,7 @@ func (f *force) run(ctx context.Context) {
 			}
 			continue
 		}
-		if err := f.follow(ctx); err != nil {
+		if err := f.follow(ctx, round); err != nil {
 			f.log.Debug("hosts do not follow a move of an egress address", "err", err)
 			wait(ctx, inForceAgain)
 			continue
@@ -138,7 +144,7 @@ func (f *force) begin() (round uint64, waits bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range f.requests {
-		waits = waits || r.round > f.done && time.Since(r.since) < inForceTimeout
+		waits = waits || r.round > f.done && time.Since(r.asked) < inForceTimeout
 	}
 	if waits {
 		f.next++
@@ -146,19 +152,23 @@ func (f *force) begin() (round uint64, waits bool) {
 	return f.next - 1, waits
 }
 
-// follow waits until all hosts have what was written before.
-func (f *force) follow(ctx context.Context) error {
+// follow waits until the backend has computed what was written before, and a time for all hosts.
+func (f *force) follow(ctx context.Context, round uint64) error {
 	ctx, cancel := context.WithTimeout(ctx, askInForceTimeout)
 	defer cancel()
 	number, err := f.hosts.RequestInForce(ctx)
 	for begun := time.Now(); err == nil && time.Since(begun) < inForceTimeout; wait(ctx, inForcePace) {
-		in, failed := f.hosts.InForce(ctx, number)
-		if in {
+		computed, hosts, failed := f.hosts.InForce(ctx, number)
+		if err = failed; computed {
+			f.mu.Lock()
+			f.computed = round
+			f.mu.Unlock()
+		}
+		if hosts {
 			return nil
 		}
-		err = failed
 	}
-	return cmp.Or(err, errors.New("a host does not follow"))
+	return cmp.Or(err, errors.New("northd or a host does not follow"))
 }
 
 // followEgress keeps the EgressIPs that the leader has accepted in the store, until ctx is done.

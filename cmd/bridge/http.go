@@ -91,10 +91,11 @@ func (b *Bridge) restconf() restconf.Config {
 	trees := tree.Config{
 		Schema: b.schema, Datastore: b.data, Agents: b.agents(), External: b.external(),
 		ReadOnly: map[string]tree.ReadOnly{
-			"coe-status:status":    {Source: jsonSource(b.statusTree), Followed: true, Says: "it is the status of the bridge"},
-			"coe-agent:interfaces": {Source: b.onceKnown(always(b.hub.Tree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
-			"coe-status:pods":      {Source: b.onceKnown(b.podsTree), Says: "it is the status of the bridge's pods"},
-			"coe-status:leases":    {Source: b.onceKnown(always(b.leasesTree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
+			"coe-status:status":     {Source: jsonSource(b.statusTree), Followed: true, Says: "it is the status of the bridge"},
+			"coe-agent:interfaces":  {Source: b.onceKnown(always(b.hub.Tree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
+			"coe-status:pods":       {Source: b.onceKnown(b.podsTree), Says: "it is the status of the bridge's pods"},
+			"coe-status:leases":     {Source: b.onceKnown(always(b.leasesTree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
+			"coe-status:egress-ips": {Source: b.onceKnown(always(b.egressIPsTree)), Says: "it has what the bridge has accepted; write EgressIPs to Kubernetes instead"},
 		},
 		State: map[string]tree.Source{
 			"dhcp_allocation_pool:dhcp_allocation_pool": b.onceKnown(always(b.allocationsTree)),

@@ -163,6 +163,14 @@ func (b *Bridge) leasesTree() ([]byte, error) {
 	return marshal("coe-status:leases", leases)
 }
 
+func (b *Bridge) egressIPsTree() ([]byte, error) {
+	all := status.EgressIPsOf(b.store)
+	if len(all.EgressIPs) == 0 {
+		return nil, nil
+	}
+	return marshal("coe-status:egress-ips", all)
+}
+
 // allocationsTree has the leased addresses of each pool.
 func (b *Bridge) allocationsTree() ([]byte, error) {
 	pools := status.AllocationsOf(b.store)

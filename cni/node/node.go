@@ -85,6 +85,7 @@ type Node struct {
 	// announced is when the egress addresses of the node were announced last.
 	announced time.Time
 	owns      bool // a NIC has an egress address
+	looked    bool // for egress addresses of a former process
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
 	// unreached was logged last.
@@ -289,8 +290,9 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 	}
 	n.logUnreached(w.unreached)
 	taken, left := false, error(nil)
-	if n.owns { // before the rule that keeps the node from answering
+	if n.owns || !n.looked { // before the rule that keeps the node from answering
 		taken, left = n.takeEgress(w.egress)
+		n.looked = true
 	}
 	changes, err = n.join(ctx, w)
 	held, unfit, failed := n.putEgress(w.egress)
@@ -358,7 +360,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}
 	// The routing rules need the mark that the rules set.
 	if !step("routing rules", func() (bool, error) { return putFences(n.cfg.Netns, w) }) {
-		w.pairs = slices.DeleteFunc(w.pairs, func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
+		w.pairs = slices.DeleteFunc(slices.Clone(w.pairs), func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
 	}
 	for _, p := range w.pairs {
 		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
@@ -24,6 +26,7 @@ type egressRecords struct {
 	records map[string][]byte // by name, without the prefix
 	changed bool
 	told    map[string][]byte // content, by node
+	last    egress.Set        // what the records said last
 }
 
 // record applies one record, nil for none. It returns false for a record of another kind.
@@ -42,18 +45,14 @@ func (e *egressRecords) record(name string, value []byte) bool {
 	return true
 }
 
-// tellEgress adds to changes the nodes whose part in egress addresses has changed. While a record cannot be read, and neither
-// can its copy, nodes keep the parts that they have.
+// tellEgress adds to changes the nodes whose part in egress addresses has changed.
 func (h *Hub) tellEgress(changes []stream.Change) []stream.Change {
 	e := &h.egress
 	if !e.changed {
 		return changes
 	}
 	e.changed = false
-	set, damaged := egress.Decode(e.records)
-	if (len(damaged) > 0 || set.Candidates == nil && len(set.EgressIPs) > 0) && len(e.told) > 0 {
-		return changes
-	}
+	set := e.decode()
 	now := map[string][]byte{}
 	for _, node := range set.Nodes() {
 		now[node.String()] = encodePlace(set, node)
@@ -65,6 +64,22 @@ func (h *Hub) tellEgress(changes []stream.Change) []stream.Change {
 	}
 	e.told = now
 	return changes
+}
+
+// decode returns what the records say. A record that cannot be read, nor its copy, says what it said before.
+func (e *egressRecords) decode() egress.Set {
+	set, damaged := egress.Decode(e.records)
+	for _, before := range e.last.EgressIPs {
+		if slices.Contains(damaged, before.Name) {
+			set.EgressIPs = append(set.EgressIPs, before)
+		}
+	}
+	slices.SortFunc(set.EgressIPs, func(a, b *coe.EgressIP) int { return strings.Compare(a.Name, b.Name) })
+	if set.Candidates == nil && len(set.EgressIPs) > 0 {
+		set.Candidates = e.last.Candidates
+	}
+	e.last = set
+	return set
 }
 
 func encodePlace(set egress.Set, node netip.Addr) []byte {

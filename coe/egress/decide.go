@@ -21,6 +21,9 @@ const (
 	// unfitFor is how long a node gets no address again for which it is unfit. prepareFor is how long it may prepare one.
 	unfitFor   = time.Minute
 	prepareFor = 10 * time.Second
+	// linger is how long a port stays after all hosts lead packets to another one. Open vSwitch uses its cached flows for up
+	// to half a second more.
+	linger = time.Second
 	// agentGone is how long the agent of a holder may be silent until that is a problem. It may restart meanwhile.
 	agentGone = time.Minute
 )
@@ -89,7 +92,7 @@ type facts struct {
 	peers    map[netip.Addr]*peer
 	// refuse returns why an address cannot be an egress address; nil if it can.
 	refuse func(netip.Addr) *coe.Refusal
-	// since has when states began that must not last, as the decision before has returned it. noteSlow notes that a node has
+	// since is the time at which each temporary state began, as the decision before has returned it. noteSlow notes that a node has
 	// not prepared an address in time.
 	since    map[string]time.Time
 	noteSlow func(node, addr netip.Addr)
@@ -216,14 +219,18 @@ func (d *decision) place(e *coe.EgressIP) {
 		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s and answers, but its agent has not answered for a minute or more: "+
 			"the node goes on translating, and the address cannot move. Restart its agent, or stop the node", host, e.Address)
 	}
+	if e.Active > 0 && d.unconfirmed(e) {
+		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s, and its agent has not confirmed for %s that it is in force: see the log of the agent",
+			e.Host(), e.Address, prepareFor)
+	}
 	switch {
 	case !e.Address.IsValid():
 		e.Hosts, e.Active, e.Owner = [2]netip.Addr{}, 0, 0
 	case e.Active == 0:
 		d.begin(e)
 	case e.Owner != e.Active && e.Owner > 0 && d.fails(e):
-		e.Hosts[e.Active-1], e.Active = netip.Addr{}, e.Owner // back
-	case e.Owner != e.Active:
+		e.Active = e.Owner // back; move removes the other port
+	case e.Owner != e.Active && !d.peers[e.Host()].dead(d.now):
 		d.takeOver(e)
 	case d.peers[e.Host()].dead(d.now):
 		d.replace(e)
@@ -231,10 +238,13 @@ func (d *decision) place(e *coe.EgressIP) {
 		d.move(e)
 	case d.leaves(e):
 		d.prepare(e)
-	case d.peers[e.Host()].answers(d.now) && !d.acknowledged(e.Host()) && d.lasts("holds", e, e.Host(), prepareFor):
-		d.problem(e.UID, e.Name, coe.AgentSilent, "node %s holds address %s, and its agent has not confirmed for %s that it is in force: see the log of the agent",
-			e.Host(), e.Address, prepareFor)
 	}
+}
+
+// unconfirmed reports whether the agent of the holder answers, and has not confirmed its part for long.
+func (d *decision) unconfirmed(e *coe.EgressIP) bool {
+	host := e.Host()
+	return e.Owner == e.Active && d.peers[host].answers(d.now) && !d.acknowledged(host) && d.lasts("holds", e, host, prepareFor)
 }
 
 // fails reports whether a move must end, although the former node lives, because the next one is gone, or because one of their
@@ -242,11 +252,11 @@ func (d *decision) place(e *coe.EgressIP) {
 func (d *decision) fails(e *coe.EgressIP) bool {
 	former, next := e.Hosts[e.Owner-1], e.Host()
 	switch {
-	case d.peers[former].dead(d.now):
+	case d.peers[former].dead(d.now), d.nodes[former] == nil:
 		return false
 	case !d.eligible(next) || d.peers[next].dead(d.now):
 		return true
-	case d.nodes[former] == nil || d.peers[former].unknown(d.now) || d.peers[next].unknown(d.now):
+	case d.peers[former].unknown(d.now) || d.peers[next].unknown(d.now):
 		return false
 	}
 	return !d.peers[former].answers(d.now) || !d.peers[next].answers(d.now)
@@ -284,8 +294,7 @@ func (d *decision) takeOver(e *coe.EgressIP) {
 		d.waits = true
 		return
 	}
-	e.Owner = e.Active
-	e.Hosts[2-e.Active] = netip.Addr{}
+	e.Owner = e.Active // move removes the former port
 }
 
 // replace moves an address away from a node that is dead, at once.
@@ -306,14 +315,18 @@ func (d *decision) replace(e *coe.EgressIP) {
 	e.Active, e.Owner = to+1, to+1
 }
 
-// move lets the pods leave by the node that has prepared its port, if the holder can give the address to it.
+// move lets the pods leave by the node that has prepared its port, if the holder can give the address to it. It removes a port
+// that is not needed, or no more.
 func (d *decision) move(e *coe.EgressIP) {
 	to := 2 - e.Active // index of the other port
 	switch {
 	case d.eligible(e.Hosts[to]) && d.peers[e.Hosts[to]].unknown(d.now):
 		d.waits = true
 	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.tooSlow(e, e.Hosts[to]):
-		e.Hosts[to] = netip.Addr{}
+		// Packets can still come in by its port, if it has been the active one.
+		if d.waits = !d.inForce(e) || !d.lasts("lingers", e, e.Hosts[to], linger); !d.waits {
+			e.Hosts[to] = netip.Addr{}
+		}
 	case !d.acknowledged(e.Hosts[to]):
 		d.waits = true
 	case d.gives(e.Host()):
@@ -342,7 +355,7 @@ func (d *decision) prepare(e *coe.EgressIP) {
 		d.homeless(e, "its pods do not leave the cluster")
 	case !d.eligible(host):
 		d.homeless(e, fmt.Sprintf("node %s, which may hold it no more, loses it in some seconds", host))
-	case !d.nodes[host].Cordoned:
+	case d.peers[host].isUnfit(d.now, e.Address):
 		d.homeless(e, fmt.Sprintf("node %s, which holds it, has no NIC in its network", host))
 	}
 }
@@ -390,7 +403,7 @@ func (d *decision) prepares(node, addr netip.Addr) bool {
 // leaves reports whether an address should leave its node although the node lives.
 func (d *decision) leaves(e *coe.EgressIP) bool {
 	p := d.peers[e.Host()]
-	return !d.eligible(e.Host()) || d.nodes[e.Host()].Cordoned || p != nil && p.isUnfit(d.now, e.Address)
+	return !d.eligible(e.Host()) || d.nodes[e.Host()].Cordoned || p != nil && p.isUnfit(d.now, e.Address) || d.unconfirmed(e)
 }
 
 // acknowledged reports whether what the records say is in force on a node.

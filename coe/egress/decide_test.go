@@ -1,7 +1,6 @@
 package egress
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -28,14 +27,14 @@ type world struct {
 	facts
 	set          Set
 	silent, deaf map[netip.Addr]bool // no answer of the kernel; the agent follows nothing
+	confused     map[netip.Addr]bool // the agent answers, and confirms nothing
 	inForceNow   bool
-	version      string // that nodes answer; empty for the right one
 	lastProblems []coe.Problem
 	ways         []string // of the first EgressIP, each once
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, silent: map[netip.Addr]bool{}, deaf: map[netip.Addr]bool{}, inForceNow: true}
+	w := &world{t: t, silent: map[netip.Addr]bool{}, deaf: map[netip.Addr]bool{}, confused: map[netip.Addr]bool{}, inForceNow: true}
 	w.facts = facts{
 		now: time.Now(), listed: true, nodes: map[netip.Addr]*coe.Node{}, peers: map[netip.Addr]*peer{},
 		numbered: func(netip.Addr) bool { return true },
@@ -70,7 +69,10 @@ func (w *world) pass(d time.Duration) {
 			if !w.silent[addr] {
 				p.heard, p.misses = w.now, 0
 				if !w.deaf[addr] {
-					p.answered, p.version = w.now, cmp.Or(w.version, w.set.Place(addr).Version)
+					p.answered, p.version = w.now, w.set.Place(addr).Version
+					if w.confused[addr] {
+						p.version = "another"
+					}
 				}
 			}
 		}
@@ -143,7 +145,9 @@ func TestPlannedMove(t *testing.T) {
 			w.happens(time.Second, byA, fromAToB)
 			w.happens(time.Minute, fromAToB)
 			w.inForceNow = true
-			w.happens(time.Second, byB)
+			w.happens(interval, byB)
+			require.Contains(t, w.set.EgressIPs[0].Hosts, nodeA, "a switch can use old flows")
+			w.happens(2*time.Second, byB)
 			require.Empty(t, w.lastProblems)
 			require.False(t, w.set.EgressIPs[0].Hosts[2-w.set.EgressIPs[0].Active].IsValid(), "the former node has no part")
 		})
@@ -225,10 +229,12 @@ func TestAgentSilentDuringMove(t *testing.T) {
 			w.happens(time.Second, byA, fromAToB)
 			w.deaf[silent] = true
 			w.happens(deadAfter+time.Second, fromAToB, byA)
+			require.Contains(t, w.set.EgressIPs[0].Hosts, nodeB, "the network still leads there")
 			w.inForceNow = true
 			w.happens(time.Minute, byA)
 			w.deaf[silent] = false
-			w.happens(2*time.Second, byA, fromAToB, byB)
+			w.pass(2 * time.Second)
+			require.Equal(t, byB, w.ways[len(w.ways)-1])
 		})
 	}
 }
@@ -263,15 +269,19 @@ func TestSlowNodeIsBetterThanNone(t *testing.T) {
 	w.happens(3*time.Second, byA, byB)
 }
 
-// A holder that does not confirm its part is a problem.
+// A holder that does not confirm its part is a problem, and another one that confirms gets the address.
 func TestHolderDoesNotConfirm(t *testing.T) {
 	w := newWorld(t)
 	w.happens(time.Second, byNobody, byA)
-	w.version = "another"
-	w.happens(prepareFor+time.Second, byA)
-	w.problem(coe.AgentSilent, "has not confirmed")
-	w.version = ""
+	w.confused[nodeA] = true
+	w.happens(prepareFor-2*interval, byA)
+	require.Empty(t, w.lastProblems)
+	w.confused[nodeB] = true
 	w.happens(time.Second, byA)
+	w.problem(coe.AgentSilent, "has not confirmed")
+	w.happens(2*prepareFor, byA)
+	w.confused[nodeB] = false
+	w.happens(2*unfitFor, byA, fromAToB, byB)
 	require.Empty(t, w.lastProblems)
 }
 

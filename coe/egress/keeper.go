@@ -77,23 +77,25 @@ func (k *Keeper) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load egress addresses: %w", err)
 	}
-	k.records = records
+	k.records, k.stale = records, false
 	k.set, k.damaged = Decode(records)
 	for _, name := range unreadable(records) {
 		if !slices.Contains(k.damaged, name) {
 			k.cfg.Log.Warn("a record of an EgressIP is damaged; its copy is used, and replaces it", "egressip", name)
 		}
 	}
+	k.problems = nil
 	for _, name := range k.damaged {
 		k.cfg.Log.Error("cannot read the record of an EgressIP; its pods do not leave until it is accepted again", "egressip", name)
 		k.problems = append(k.problems, coe.Problem{
 			Kind: coe.EgressKind, UID: name, Name: name, Reason: coe.RecordDamaged,
-			Message: "both copies of its record are unusable: it is accepted again when the EgressIPs were listed, and nothing is removed before",
+			Message: "both copies of its record are unusable: it will be accepted again after the EgressIPs are listed, and nothing is removed before",
 		})
 	}
 	k.mu.Lock()
 	k.settled = len(k.damaged) == 0
 	k.mu.Unlock()
+	k.cfg.Metrics.hold(k.set.EgressIPs, k.isDead)
 	k.publish()
 	return nil
 }
@@ -140,9 +142,12 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // step makes the next step of each EgressIP. again is when to look again without being woken; 0 for never.
 func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
-	if err := k.reload(ctx); err != nil {
-		return 0, err
+	if k.stale {
+		if err := k.Load(ctx); err != nil {
+			return 0, err
+		}
 	}
+	k.cfg.Metrics.hold(k.set.EgressIPs, k.isDead)
 	specs, listed := k.cfg.Store.EgressSpecs()
 	if len(specs)+len(k.records)+len(k.problems) == 0 {
 		return 0, nil
@@ -162,7 +167,7 @@ func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
 	if err := k.commit(ctx, d.Set, listed); err != nil {
 		return 0, err
 	}
-	k.cfg.Metrics.hold(d)
+	k.cfg.Metrics.hold(k.set.EgressIPs, k.isDead)
 	if listed && !k.Settled() {
 		k.mu.Lock()
 		k.settled = true
@@ -314,21 +319,6 @@ func (k *Keeper) isDead(node netip.Addr) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.peers[node].dead(time.Now())
-}
-
-// reload reads the records again after a Commit whose result is not known.
-func (k *Keeper) reload(ctx context.Context) error {
-	if !k.stale {
-		return nil
-	}
-	records, err := k.cfg.Journal.Load(ctx)
-	if err != nil {
-		return fmt.Errorf("load egress addresses: %w", err)
-	}
-	k.records, k.stale = records, false
-	k.set, _ = Decode(records)
-	k.publish()
-	return nil
 }
 
 func find(s Set, name string) *coe.EgressIP {

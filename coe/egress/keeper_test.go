@@ -162,7 +162,7 @@ func (k *kept) host() netip.Addr {
 func (k *kept) measures(planned, failover float64) {
 	k.t.Helper()
 	m := k.keeper.cfg.Metrics
-	require.InDelta(k.t, 1, testutil.ToFloat64(m.ips.WithLabelValues(stateHeld)), 0)
+	require.InDelta(k.t, 1, testutil.ToFloat64(m.ips.WithLabelValues(coe.EgressHeld)), 0)
 	require.InDelta(k.t, planned, testutil.ToFloat64(m.moves.WithLabelValues(movePlanned)), 0)
 	require.InDelta(k.t, failover, testutil.ToFloat64(m.moves.WithLabelValues(moveFailover)), 0)
 	require.Equal(k.t, planned+failover > 0, testutil.ToFloat64(m.last) > 0)
@@ -201,12 +201,12 @@ func TestKeeper(t *testing.T) {
 		k.nodes.mu.Unlock()
 		pass(2 * time.Second)
 		k.cordon(second, true)
-		pass(2 * time.Second)
+		pass(5 * time.Second)
 		require.Equal(t, first, k.host())
 		k.measures(1, 1)
 		k.cordon(second, false)
 		k.cordon(first, true)
-		pass(2 * time.Second)
+		pass(5 * time.Second)
 		require.Equal(t, second, k.host())
 
 		k.stop()

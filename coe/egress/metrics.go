@@ -1,6 +1,7 @@
 package egress
 
 import (
+	"net/netip"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,17 +16,16 @@ type Metrics struct {
 	last  prometheus.Gauge
 }
 
-// The values of labels.
+// The reasons of moves.
 const (
-	stateHeld, stateMoving, stateWaiting = "held", "moving", "waiting"
-	movePlanned, moveFailover            = "planned", "failover"
+	movePlanned, moveFailover = "planned", "failover"
 )
 
 // NewMetrics registers the metrics. They are there without EgressIPs too.
 func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ips: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "coe_bridge_egress_ips", Help: "EgressIPs, by state: held by a node, moving to another one, or waiting for a node, or a living one (its pods do not leave).",
+			Name: "coe_bridge_egress_ips", Help: "EgressIPs, by state: held by a node; moving to another one; waiting: no living node holds the address, so its pods do not leave.",
 		}, []string{"state"}),
 		moves: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_egress_moves_total", Help: "EgressIPs that this leader has moved to another node, by reason: planned, or failover after the node died.",
@@ -35,19 +35,19 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}),
 	}
 	registry.MustRegister(m.ips, m.moves, m.last)
-	m.hold(&decision{facts: &facts{}})
+	m.hold(nil, nil)
 	m.moves.WithLabelValues(movePlanned)
 	m.moves.WithLabelValues(moveFailover)
 	return m
 }
 
-// hold notes the EgressIPs of a decision. One whose holder is dead waits for another one.
-func (m *Metrics) hold(d *decision) {
-	counts := map[string]int{stateHeld: 0, stateMoving: 0, stateWaiting: 0}
-	for _, e := range d.EgressIPs {
-		state := State(e)
-		if d.peers[e.Host()].dead(d.now) {
-			state = stateWaiting
+// hold notes the EgressIPs. One whose holder is dead waits for another one.
+func (m *Metrics) hold(all []*coe.EgressIP, dead func(netip.Addr) bool) {
+	counts := map[string]int{coe.EgressHeld: 0, coe.EgressMoving: 0, coe.EgressWaiting: 0}
+	for _, e := range all {
+		state := e.State()
+		if dead(e.Host()) {
+			state = coe.EgressWaiting
 		}
 		counts[state]++
 	}
@@ -64,15 +64,4 @@ func (m *Metrics) moved(dead bool) {
 	}
 	m.moves.WithLabelValues(reason).Inc()
 	m.last.Set(float64(time.Now().UnixMilli()) / 1000)
-}
-
-// State returns the state of an EgressIP, for people: held, moving or waiting.
-func State(e *coe.EgressIP) string {
-	switch {
-	case e.Active == 0:
-		return stateWaiting
-	case e.Owner == e.Active && !e.Hosts[2-e.Active].IsValid():
-		return stateHeld
-	}
-	return stateMoving
 }

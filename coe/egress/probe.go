@@ -38,8 +38,8 @@ const (
 const maxAnswer = 16 << 10
 
 // Ask asks the agent of a node. If the agent hangs, its queue of connections can be full, and then the kernel drops further
-// ones. Then it is asked by the next port, on which nothing listens. Nobody else is asked there: a firewall that refuses the port
-// must not speak for a node that has died.
+// ones. Then Ask uses the next port, on which nothing listens. It does so for no other node: a firewall that refuses the port
+// must not make a dead node look alive.
 func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bool) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -32,6 +32,7 @@ type Pod struct {
 	NodeName  string       `json:"node-name,omitempty"`
 	Node      netip.Addr   `json:"node,omitzero"`
 	Addresses []netip.Addr `json:"ip-address,omitempty"`
+	EgressIP  string       `json:"egress-ip,omitempty"`
 	Reached   trace.Stage  `json:"reached"`
 	Missing   trace.Stage  `json:"missing,omitempty"`
 	Stages    []Stage      `json:"stage"`
@@ -72,12 +73,29 @@ func (t Tracer) Pods(namespaces []string, uid string) (out Pods) {
 		if known := t.Store.Namespace(name); known != nil {
 			ns.Terminating = known.Terminating
 		}
+		egress := t.egressOf(name)
 		for i := range traced {
 			ns.Pods[i] = podOf(&traced[i])
+			ns.Pods[i].EgressIP = egress(traced[i].Pod)
 		}
 		out.Namespaces = append(out.Namespaces, ns)
 	}
 	return out
+}
+
+// egressOf returns a function that names the EgressIP by which a pod of a namespace leaves; empty for none.
+func (t Tracer) egressOf(namespace string) func(*coe.Pod) string {
+	all, set := t.Store.EgressIPs(), t.Store.View(namespace).PolicySet
+	if len(all) == 0 || set == nil {
+		return func(*coe.Pod) string { return "" }
+	}
+	labels := set.LabelsOf(namespace)
+	return func(p *coe.Pod) string {
+		if e := coe.FirstEgressIP(all, labels, p.Labels); e != nil && !p.NoNetwork {
+			return e.Name
+		}
+		return ""
+	}
 }
 
 func (t Tracer) trace(namespace, uid string, st reconcile.ScopeStatus) []trace.Pod {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
@@ -21,6 +22,7 @@ func resources() []resource {
 		{"services", "Services, with their addresses and endpoints", readServices, false},
 		{"pools", "DHCP pools, with the number of addresses in use", readPools, false},
 		{"leases", "Addresses of pods", readLeases, false},
+		{"egressips", "EgressIPs, with the nodes that hold their addresses", readEgressIPs, false},
 		{"problems", "Objects that cannot be mapped, why, and what to do", readProblems, false},
 	}
 	for _, k := range entrykind.All() {
@@ -46,6 +48,25 @@ func readLeases(ctx context.Context, c *client.Client) (output.Table, any, error
 		})
 	}
 	return t, output.Listed(all.Leases), nil
+}
+
+func readEgressIPs(ctx context.Context, c *client.Client) (output.Table, any, error) {
+	var all status.EgressIPs
+	if err := c.Get(ctx, client.Confirmed, "coe-status:egress-ips", &all); err != nil {
+		return output.Table{}, nil, err
+	}
+	t := output.Table{
+		Columns: []string{"NAME", "ADDRESS", "STATE", "NODE", "CANDIDATES", "PODS"},
+		Empty:   "no EgressIPs; create some in Kubernetes, and start the bridge with --egress-ips",
+	}
+	for _, e := range all.EgressIPs {
+		node := e.NodeName
+		if node == "" {
+			node = text(e.Node)
+		}
+		t.Rows = append(t.Rows, []string{e.Name, text(e.Address), e.State, node, strings.Join(e.Candidates, ","), strconv.Itoa(e.Pods)})
+	}
+	return t, output.Listed(all.EgressIPs), nil
 }
 
 func readPools(ctx context.Context, c *client.Client) (output.Table, any, error) {

@@ -101,6 +101,9 @@ func traceTable(ns string, p *status.Pod) output.Table {
 		Title:   output.OneLine(fmt.Sprintf("pod %s/%s (%s)", ns, p.Name, p.UID)),
 		Columns: []string{"STAGE", "STATE", "TIME", "REVISION", "DETAIL"},
 	}
+	if p.EgressIP != "" {
+		t.Title += output.OneLine(fmt.Sprintf(", leaves the cluster by EgressIP %s", p.EgressIP))
+	}
 	for _, s := range p.Stages {
 		state := "-"
 		switch {

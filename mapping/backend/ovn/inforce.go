@@ -21,20 +21,20 @@ func (b *Backend) RequestInForce(ctx context.Context) (number int, err error) {
 	return integer(rows, "nb_cfg"), nil
 }
 
-// InForce reports whether all hosts have what the database had at a request. A host that is gone is missing for ever, so
-// the caller must have a deadline.
-func (b *Backend) InForce(ctx context.Context, number int) (bool, error) {
+// InForce reports whether northd and all hosts have what the database had at a request. A host that is gone is missing for
+// ever, so the caller must have a deadline for hosts.
+func (b *Backend) InForce(ctx context.Context, number int) (northd, hosts bool, err error) {
 	rows, err := b.global(ctx)
 	if err != nil {
-		return false, fmt.Errorf("ask OVN what its hosts have: %w", err)
+		return false, false, fmt.Errorf("ask OVN what its hosts have: %w", err)
 	}
-	return integer(rows, "hv_cfg") >= number, nil
+	return integer(rows, "sb_cfg") >= number, integer(rows, "hv_cfg") >= number, nil
 }
 
 // global makes operations, and returns the numbers of NB_Global after them.
 func (b *Backend) global(ctx context.Context, ops ...libovsdb.Operation) (rows []libovsdb.Row, err error) {
 	ops = append(ops, libovsdb.Operation{
-		Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"nb_cfg", "hv_cfg"},
+		Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"nb_cfg", "sb_cfg", "hv_cfg"},
 	})
 	err = b.with(ctx, func(s *session) error {
 		results, err := s.claiming(ctx, ops...)

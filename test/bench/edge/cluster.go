@@ -59,6 +59,7 @@ func (c *cluster) Close() error {
 	return err
 }
 
+// newCluster builds coe-bridge. The cluster starts with the first measurement that needs it.
 func newCluster(ctx context.Context) (c *cluster, err error) {
 	c = &cluster{at: map[string]netip.Addr{}}
 	if c.Workspace, err = figures.NewWorkspace("benchedge", ""); err != nil {
@@ -70,21 +71,39 @@ func newCluster(ctx context.Context) (c *cluster, err error) {
 			return c, err
 		}
 	}
+	return c, nil
+}
+
+// onCluster returns a measurement that needs the cluster.
+func onCluster(measure func(context.Context, *cluster) ([]figures.Figure, error)) func(context.Context, *cluster) ([]figures.Figure, error) {
+	return func(ctx context.Context, c *cluster) ([]figures.Figure, error) {
+		if err := c.start(ctx); err != nil {
+			return nil, err
+		}
+		return measure(ctx, c)
+	}
+}
+
+// start starts the cluster, once.
+func (c *cluster) start(ctx context.Context) (err error) {
+	if c.lab != nil {
+		return nil
+	}
 	c.Say("starting a cluster of two nodes")
 	c.lab, err = kubelab.Start(ctx, kubelab.Config{
 		Prefix: fmt.Sprintf("e%d", os.Getpid()), Nodes: []string{"n1", "n2"}, Bin: c.Dir, Settings: []string{"node-ports: " + bridgeRange},
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
-		return c, err
+		return err
 	}
 	if err := c.lab.Install(ctx); err != nil {
-		return c, err
+		return err
 	}
 	if err := c.startPods(ctx); err != nil {
-		return c, err
+		return err
 	}
-	return c, c.prepareProxy(ctx)
+	return c.prepareProxy(ctx)
 }
 
 // build builds a program as a release does.

@@ -1,5 +1,5 @@
-// Command benchedge measures how clients outside a cluster reach services by node ports, and prints the
-// figures with their bounds. The cluster is real: kubelets, API server, OVN, and coe-bridge as its guide
+// Command benchedge measures how clients outside a cluster reach services by node ports, and how pods leave it by egress
+// addresses, and prints the figures with their bounds. The cluster is real: kubelets, API server, OVN, and coe-bridge as its guide
 // installs it. kube-proxy in nftables mode runs on the same nodes for the same pods, and alternates with
 // coe-bridge, so that changes of the machine's speed affect both.
 //
@@ -16,9 +16,10 @@ import (
 
 // measurements in the order of the table.
 var measurements = []figures.Measurement[*cluster]{
-	{Name: "requests", Measure: measureRequests},
-	{Name: "change", Measure: measureChange},
-	{Name: "flap", Measure: measureFlap},
+	{Name: "egress", Measure: measureEgress},
+	{Name: "requests", Measure: onCluster(measureRequests)},
+	{Name: "change", Measure: onCluster(measureChange)},
+	{Name: "flap", Measure: onCluster(measureFlap)},
 }
 
 func main() {
