@@ -224,6 +224,7 @@ func TestNodePorts(t *testing.T) {
 		w.silent(from, w.address("host1"), local)
 	}
 
+	w.step("nodes lead to endpoints themselves", func() { w.testDirect(cluster, edges) })
 	w.step("external addresses", func() { w.testExternalAddresses(services, edges) })
 	w.step("an endpoint moves", func() {
 		conn, err := w.lab.Dial(t.Context(), "central", "udp", net.JoinHostPort(w.address("host2"), strconv.Itoa(local.udp)))
@@ -318,6 +319,76 @@ func TestNodePorts(t *testing.T) {
 		require.NoError(w.t, err)
 		require.NoError(w.t, w.lacks("host1", "coe-bridge"))
 	})
+}
+
+// testDirect changes the endpoints of the service "cluster", which are the pods of both hosts. Nodes lead to them
+// themselves, unless one is not a pod.
+func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
+	t := w.t
+	leads := func(chain string) {
+		t.Helper()
+		for _, host := range []string{"host1", "host2"} {
+			for protocol, port := range map[string]int{"tcp": at.tcp, "udp": at.udp} {
+				w.programmed(host, fmt.Sprintf("0.0.0.0 . %s . %d : goto %s", protocol, port, chain), true)
+			}
+		}
+	}
+	leads("any-of-2")
+	seen := map[string]bool{}
+	await(t, "both endpoints answer", func() error {
+		got, err := w.askUDP("central", w.address("host1"), at.udp)
+		if seen[got] = err == nil; err == nil && len(seen) < 2 {
+			err = fmt.Errorf("seen %v", seen)
+		}
+		return err
+	})
+
+	w.affinity("cluster", corev1.ServiceAffinityClientIP)
+	leads("client-of-2")
+	first, err := w.ask("central", w.address("host1"), at.tcp)
+	require.NoError(t, err)
+	pod, _, _ := strings.Cut(first, " ")
+	for range 10 {
+		for host, edge := range edges {
+			w.seen("central", w.address(host), at.tcp, pod+" "+edge)
+		}
+	}
+	w.affinity("cluster", corev1.ServiceAffinityNone)
+
+	conn, err := w.lab.Dial(t.Context(), "central", "udp", net.JoinHostPort(w.address("host1"), strconv.Itoa(at.udp)))
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	for _, host := range []string{"host2", "host1", "host2"} {
+		w.endpoints("cluster", host)
+		await(t, "a client that keeps sending reaches the endpoint", func() error {
+			got, err := exchange(conn, time.Second)
+			if err == nil && got != "pod-"+host+" "+edges["host1"] {
+				err = errors.New(got)
+			}
+			return err
+		})
+		w.answered(w.pods[host].inLab(), w.address("host1"), at, "pod-"+host+" "+edges["host1"]) // itself
+	}
+
+	w.endpointsAt("cluster", w.pods["host1"].address.String(), outsider)
+	for _, host := range []string{"host1", "host2"} {
+		w.programmed(host, fmt.Sprintf("%d : goto ", at.tcp), false)
+		w.programmed(host, fmt.Sprintf("%d : goto ", at.udp), false)
+		w.answered("central", w.address(host), at, "pod-host1 "+edges[host])
+	}
+	w.endpoints("cluster", "host1", "host2")
+	leads("any-of-2")
+}
+
+// affinity sets the session affinity of a service.
+func (w *exposeWorld) affinity(service string, is corev1.ServiceAffinity) {
+	w.t.Helper()
+	api := w.api.CoreV1().Services("default")
+	s, err := api.Get(w.t.Context(), service, metav1.GetOptions{})
+	require.NoError(w.t, err)
+	s.Spec.SessionAffinity, s.Spec.SessionAffinityConfig = is, nil
+	_, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
 }
 
 // testExternalAddresses gives the services "cluster" and "local" addresses outside the cluster. A client

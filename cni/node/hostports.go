@@ -19,6 +19,9 @@ import (
 type hostPorts struct {
 	requests chan chan<- error
 	waiting  []chan<- error // taken before the current check
+	// are the host ports at the last check, and unread is why they are unknown.
+	are    nodeports.Hosts
+	unread error
 	// failure is why the last check has not programmed the host ports.
 	failure error
 }
@@ -75,17 +78,12 @@ func (n *Node) CheckHostPorts(ports []ovs.HostPort) error {
 	if place == nil || !servesHostPorts(place) {
 		return errors.New("the node has no edge address and serves no host ports; coe-bridge status says why")
 	}
-	exposed, _, _ := n.cfg.Uplink.Exposed()
-	external := map[netip.Addr]bool{}
-	for _, e := range exposed {
-		external[e.External] = true
-	}
 	var all []nodeports.HostPort
 	for _, p := range ports {
 		switch {
 		case !allows(place, p):
 			return fmt.Errorf("%s: the port is not allowed; allowed are %s (--host-ports of the bridge)", p, rangesText(place.HostPorts))
-		case external[p.Address]:
+		case n.cfg.Uplink.HasExternal(p.Address):
 			return fmt.Errorf("%s: the address belongs to a service", p)
 		}
 		all = append(all, nodeports.HostPort{Address: p.Address, Protocol: p.Protocol, Number: p.Number})
@@ -106,6 +104,15 @@ func rangesText(all []uplink.PortRange) string {
 		texts[i] = r.String()
 	}
 	return strings.Join(texts, ", ")
+}
+
+// readHostPorts notes the host ports of the pods. A change of them is followed by a check of everything.
+func (n *Node) readHostPorts(ctx context.Context, place *uplink.Place) {
+	n.hosts.are, n.hosts.unread = nodeports.Hosts{}, nil
+	if servesHostPorts(place) {
+		n.hosts.are.Ports, n.hosts.unread = n.hostPorts(ctx, place)
+		n.hosts.are.Unknown = n.hosts.unread != nil
+	}
 }
 
 // hostPorts returns the allowed host ports of the ports of the switch. A port whose pod the bridge no longer reports

@@ -63,6 +63,8 @@ const (
 	unwellAfter = time.Minute
 	// gather is how long changes are collected before the next check.
 	gather = 50 * time.Millisecond
+	// rest is the delay between two changes of ports of services. The first one is programmed at once.
+	rest = 20 * time.Millisecond
 )
 
 // Node keeps a node connected to the pod network. Run must be called once.
@@ -75,6 +77,10 @@ type Node struct {
 	hosts           hostPorts
 	answers         *egress.Server
 	othersForgotten bool // see forgetOthers
+	// fed is the place for which ports has the ports of services; nil if it does not have them.
+	fed *uplink.Place
+	// connected is set if the node matched its place at the last check.
+	connected bool
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
@@ -121,38 +127,104 @@ func (n *Node) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	kernel := make(chan struct{}, 1)
-	watching.Go(func() { n.watchKernel(ctx, kernel) })
-	ports, stop := n.cfg.Switch.ListenNode()
+	e := events{routes: make(chan struct{}, 1), filters: make(chan struct{}, 1)}
+	watching.Go(func() { n.watchKernel(ctx, e.routes, e.filters) })
+	var stop func()
+	e.ports, stop = n.cfg.Switch.ListenNode()
 	defer stop()
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
+		e.told, e.services = told, n.cfg.Uplink.ServicesChanged()
 		n.hosts.failure = errors.New("the node is not connected to the pod network")
-		var retry <-chan time.Time
+		var again time.Duration
 		if known {
-			if again := n.synced(ctx, place); again > 0 {
-				retry = time.After(again)
-			}
+			again = n.synced(ctx, place)
 		}
 		n.hosts.answer()
-		select {
-		case <-ctx.Done():
-		case request := <-n.hosts.requests:
-			n.hosts.take(request)
-		case <-told:
-		case <-kernel:
-		case <-ports:
-		case <-retry:
-		}
-		pause(ctx, gather)
+		n.await(ctx, e, place, again)
 		n.hosts.takeAll()
 	}
+}
+
+// events are what a check follows.
+type events struct {
+	routes, filters chan struct{}   // the kernel's
+	ports           <-chan struct{} // of the switch
+	told, services  <-chan struct{} // what the bridge has reported: ports of services, or anything else
+}
+
+// await waits until everything must be checked again: for a time after the first change, so that changes are
+// collected, or after again, 0 for never. Meanwhile it follows the ports of services: a change of theirs needs no other
+// check.
+func (n *Node) await(ctx context.Context, e events, place *uplink.Place, again time.Duration) {
+	var due, rested <-chan time.Time
+	retry := after(again)
+	soon := func() {
+		if due == nil {
+			due = time.After(gather)
+		}
+	}
+	for {
+		services := e.services
+		if rested != nil {
+			services = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-due:
+			return
+		case request := <-n.hosts.requests:
+			n.hosts.take(request)
+			soon()
+		case <-e.told:
+			e.told = nil
+			soon()
+		case <-e.routes:
+			soon()
+		case <-e.filters:
+			if !n.ports.Alone() {
+				soon()
+			}
+		case <-e.ports:
+			soon()
+		case <-retry:
+			soon()
+		case <-rested:
+			rested = nil
+		case <-services:
+			e.services, rested = n.cfg.Uplink.ServicesChanged(), time.After(rest)
+			if again := n.serve(ctx, place); again > 0 {
+				retry = after(again)
+			}
+		}
+	}
+}
+
+// after returns a channel that receives after a time, 0 for never.
+func after(d time.Duration) <-chan time.Time {
+	if d == 0 {
+		return nil
+	}
+	return time.After(d)
+}
+
+// serve follows the ports of services, if the node is connected at a place. It returns when to try again what has
+// failed; 0 for never.
+func (n *Node) serve(ctx context.Context, place *uplink.Place) time.Duration {
+	if place == nil || n.fed != place {
+		return 0 // the next check follows
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return n.syncServices(ctx, place)
 }
 
 // synced makes the node match its place, nil for none. It returns when to try again what has failed; 0 for never.
 func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	begun, unread := nodeports.Generation(n.cfg.Netns)
 	part, known := n.cfg.Uplink.Egress() // before the place is made to match: the answer is about this part
 	if !known || place == nil || place.Isolated {
 		part = nil
@@ -168,15 +240,54 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 		return delayOf(err, retryAfter)
 	}
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", n.answer(place, part, unfit, err == nil), &n.answersFailure)
-	failed := n.syncPorts(ctx, place)
-	unanswered := n.syncHealthChecks(place, n.healthy(err == nil && n.ports.Current()))
-	n.logFailure(ctx, "the node does not answer for services and pods as it should: on node ports, external addresses, health checks and host ports",
-		errors.Join(failed, unanswered), &n.portsFailure)
-	again = cmp.Or(delayOf(errors.Join(err, failed), retryAfter), delayOf(unanswered, listenAfter))
+	n.connected = err == nil
+	n.readHostPorts(ctx, place)
+	served := n.syncServices(ctx, place)
+	if unread == nil {
+		n.ports.Begin(begun)
+	}
+	again = cmp.Or(delayOf(err, retryAfter), served)
 	if again == 0 && n.owns {
 		again = announceEvery
 	}
 	return again
+}
+
+// syncServices makes the node answer for services and pods. It returns when to try again what has failed; 0 for never.
+func (n *Node) syncServices(ctx context.Context, place *uplink.Place) time.Duration {
+	failed := n.syncPorts(place)
+	unanswered := n.syncHealthChecks(place, n.healthy(n.connected && n.ports.Current()))
+	n.logFailure(ctx, "the node does not answer for services and pods as it should: on node ports, external addresses, health checks and host ports",
+		errors.Join(failed, unanswered), &n.portsFailure)
+	return cmp.Or(delayOf(failed, retryAfter), delayOf(unanswered, listenAfter))
+}
+
+// feed gives the table the ports of services that have changed; all after a change of the place. It returns the
+// addresses of all nodes. known is false while the ports are not known.
+func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
+	c, known := n.cfg.Uplink.TakeExposed(n.fed != place)
+	if !known {
+		return nil, false
+	}
+	n.fed = place
+	switch {
+	case !leads(place):
+		n.ports.Replace(nil)
+	case c.All:
+		all := make([]nodeports.Port, len(c.Put))
+		for i, e := range c.Put {
+			all[i] = exposedPort(e, place)
+		}
+		n.ports.Replace(all)
+	default:
+		for _, e := range c.Gone {
+			n.ports.Remove(exposedPort(e, place))
+		}
+		for _, e := range c.Put {
+			n.ports.Put(exposedPort(e, place))
+		}
+	}
+	return c.Nodes, true
 }
 
 // delayOf returns the delay after an error, and 0 for none.
@@ -216,21 +327,16 @@ func (n *Node) syncHealthChecks(place *uplink.Place, healthy bool) error {
 
 // syncPorts makes the node answer on the node ports of services and the host ports of pods. It changes nothing
 // while they are not known.
-func (n *Node) syncPorts(ctx context.Context, place *uplink.Place) error {
-	exposed, nodes, known := n.cfg.Uplink.Exposed()
+func (n *Node) syncPorts(place *uplink.Place) error {
+	nodes, known := n.feed(place)
 	if !known {
 		n.hosts.failure = errors.New("the bridge has not sent the ports of services since the node booted")
 		return nil
 	}
-	ports, hosts := portsOf(exposed, place), nodeports.Hosts{}
+	hosts, unread := n.hosts.are, n.hosts.unread
 	at := nodeports.Place{
 		Edge: place.Edge, Network: networkOf(place), Inside: slices.Concat(place.Pods, place.Services), Node: place.Address,
 		ByGateways: only4(place.Gateways), HostPorts: servesHostPorts(place),
-	}
-	var unread error
-	if at.HostPorts {
-		hosts.Ports, unread = n.hostPorts(ctx, place)
-		hosts.Unknown = unread != nil
 	}
 	loopback := hosts.Unknown || slices.ContainsFunc(hosts.Ports, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })
 	if !loopback { // before the table, which may have no rules for it any more
@@ -238,7 +344,6 @@ func (n *Node) syncPorts(ctx context.Context, place *uplink.Place) error {
 			return n.hosts.failure
 		}
 	}
-	n.ports.Replace(ports)
 	changed, err := n.ports.Sync(at, hosts, nodes)
 	if n.hosts.failure = unread; !n.ports.Current() {
 		n.hosts.failure = errors.Join(unread, err)
@@ -247,11 +352,11 @@ func (n *Node) syncPorts(ctx context.Context, place *uplink.Place) error {
 		err = errors.Join(err, n.allowLoopback(true))
 	}
 	if err = errors.Join(unread, err); err == nil {
-		n.metrics.ports.Set(float64(len(ports)))
+		n.metrics.ports.Set(float64(n.ports.Services()))
 		n.metrics.hostPorts.Set(float64(len(hosts.Ports)))
 	}
 	if changed {
-		n.log.Debug("updated the node ports of services and the host ports of pods", "ports", len(ports), "hostPorts", len(hosts.Ports))
+		n.log.Debug("updated the node ports of services and the host ports of pods", "ports", n.ports.Services(), "hostPorts", len(hosts.Ports))
 	}
 	return err
 }
@@ -440,6 +545,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 		return nil, err // the table keeps others out
 	}
 	n.ports.Replace(nil)
+	n.fed = nil
 	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil) // first: they need the rules and the link
 	if removed {
 		changes = append(changes, "node ports")

@@ -272,7 +272,7 @@ func TestBell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	bell, ended := make(chan struct{}, 1), make(chan struct{})
 	go func() {
-		n.watchKernel(ctx, bell)
+		n.watchKernel(ctx, bell, bell)
 		close(ended)
 	}()
 	for _, change := range []string{

@@ -167,30 +167,23 @@ func networkOf(p *uplink.Place) netip.Prefix { return netip.PrefixFrom(p.Address
 // address as source.
 func leads(place *uplink.Place) bool { return !place.Isolated && place.Edge.Is4() }
 
-// portsOf returns the ports on which a node answers for services.
-func portsOf(exposed map[string]*uplink.ExposedPort, place *uplink.Place) (ports []nodeports.Port) {
-	if !leads(place) {
-		return nil
+// exposedPort returns a port on which a node answers for a service.
+func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
+	p := nodeports.Port{
+		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
+		Restricted: e.Restricted, Sources: e.Sources,
 	}
-	for _, key := range slices.Sorted(maps.Keys(exposed)) { // errors are the same each time
-		e := exposed[key]
-		p := nodeports.Port{
-			Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
-			Restricted: e.Restricted, Sources: e.Sources,
-		}
-		if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {
-			// The node itself may be a client. If a load balancer gives it the address, that is its source.
-			p.Sources = append(slices.Clone(p.Sources), single(e.External))
-		}
-		for _, to := range e.Endpoints {
-			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
-		}
-		if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) }) {
-			p.Endpoints = nil // the pod network knows the way
-		}
-		ports = append(ports, p)
+	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {
+		// The node itself may be a client. If a load balancer gives it the address, that is its source.
+		p.Sources = append(slices.Clone(p.Sources), single(e.External))
 	}
-	return ports
+	for _, to := range e.Endpoints {
+		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
+	}
+	if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) }) {
+		p.Endpoints = nil // the pod network knows the way
+	}
+	return p
 }
 
 // inside reports whether the node routes an address to the pod network because pods can have it.

@@ -19,15 +19,16 @@ var (
 	filterGroups = []uint{unix.NFNLGRP_NFTABLES}
 )
 
-// watchKernel notifies of changes in the kernel until ctx is done.
-func (n *Node) watchKernel(ctx context.Context, changed chan<- struct{}) {
+// watchKernel notifies of changes in the kernel, and of changes of nftables, until ctx is done.
+func (n *Node) watchKernel(ctx context.Context, routes, filters chan<- struct{}) {
 	var watching sync.WaitGroup
 	for _, source := range []struct {
 		protocol int
 		groups   []uint
-	}{{unix.NETLINK_ROUTE, routeGroups}, {unix.NETLINK_NETFILTER, filterGroups}} {
+		changed  chan<- struct{}
+	}{{unix.NETLINK_ROUTE, routeGroups, routes}, {unix.NETLINK_NETFILTER, filterGroups, filters}} {
 		watching.Go(func() {
-			links.Watch(ctx, n.cfg.Netns, n.log, source.protocol, source.groups, concerns, changed)
+			links.Watch(ctx, n.cfg.Netns, n.log, source.protocol, source.groups, concerns, source.changed)
 		})
 	}
 	watching.Wait()

@@ -29,6 +29,9 @@ const (
 	sources    = "sources"    // address . protocol . port . these clients: intervals
 
 	nodesSet = "nodes" // addresses of nodes
+
+	// fresh has all protocols while the endpoints of edged ports are known to be current. They expire.
+	fresh = "fresh"
 )
 
 // group identifies elements that change together, in one transaction. With a part of them, a port would lead
@@ -266,5 +269,6 @@ func (f *family) sets() []*nftables.Set {
 		{Table: table, Name: externals, KeyType: f.address},
 		{Table: table, Name: hosts, IsMap: true, KeyType: port, DataType: to},
 		{Table: table, Name: nodesSet, KeyType: f.address},
+		{Table: table, Name: fresh, KeyType: nftables.TypeInetProto, HasTimeout: true},
 	}
 }

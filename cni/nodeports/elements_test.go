@@ -72,7 +72,7 @@ func TestChanges(t *testing.T) {
 			table.putNodes(nodes)
 		}
 		require.Equal(t, one.want, all.want)
-		require.Equal(t, one.ports, all.ports)
+		require.Equal(t, one.count, all.count)
 		changes := one.changes()
 		require.Equal(t, changes, all.changes())
 

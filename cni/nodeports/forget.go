@@ -124,7 +124,14 @@ func (t *Table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 	if !t.has(at) && !t.unforgotten[at] && own.has(f.Forward.DstIP) {
 		at.address = t.family.every
 	}
-	return t.concerns(at, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort)) || t.refuses(at, f.Forward.SrcIP))
+	return t.concerns(at, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort), t.toService(at, f.Forward.SrcIP, own)) || t.refuses(at, f.Forward.SrcIP))
+}
+
+// toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
+// the node, and a pod that asks an external address.
+func (t *Table) toService(at portKey, client net.IP, own addresses) bool {
+	from, _ := netip.AddrFromSlice(client)
+	return own.has(client) || at.address != t.family.every && slices.ContainsFunc(t.place.Inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
 }
 
 // has reports whether the node answers on a port.
@@ -132,10 +139,13 @@ func (t *Table) has(at portKey) bool {
 	return t.want[group{services, at}] != nil || t.want[group{hosts, at}] != nil
 }
 
-// leads reports whether a port leads to a target.
-func (t *Table) leads(at portKey, to netip.AddrPort) bool {
-	is := func(e element) bool { return e.value == addressOf(to) }
-	return slices.ContainsFunc(t.want[group{services, at}], is) || slices.ContainsFunc(t.want[group{hosts, at}], is)
+// leads reports whether a port leads to a target. A cluster address is one for some clients, or if the port has no
+// endpoints.
+func (t *Table) leads(at portKey, to netip.AddrPort, toService bool) bool {
+	elements := t.want[group{services, at}]
+	balanced := slices.ContainsFunc(elements, func(e element) bool { return e.set == balancers })
+	is := func(e element) bool { return e.value == addressOf(to) && (e.set != services || toService || !balanced) }
+	return slices.ContainsFunc(elements, is) || slices.ContainsFunc(t.want[group{hosts, at}], is)
 }
 
 // refuses reports whether a client must not reach a port.

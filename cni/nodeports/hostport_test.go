@@ -69,6 +69,12 @@ func TestHostPorts(t *testing.T) {
 	changed, err := unknown.sync(again, hosting, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 	require.NoError(t, err)
 	require.False(t, changed, "unknown host ports stay")
+	w.run(w.node, "nft add table ip others")
+	changed, err = serving{}.sync(again, hosting, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	require.NoError(t, err)
+	require.True(t, changed, "they are known, and there are none")
+	w.syncAll(true, hosting, ports)
+	w.run(w.node, "nft delete table ip others")
 	unknown.Services = []nodeports.Port{cluster("tcp", 30080)}
 	w.syncAll(true, hosting, unknown)
 	w.answers(w.outside, client, "tcp", node+":8080", pod1+":8080 "+client)

@@ -18,6 +18,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/google/nftables"
 	mdlayher "github.com/mdlayher/netlink"
@@ -103,12 +104,16 @@ type Table struct {
 	family *family
 	place  Place
 	// want is the wanted content. invalid has what it leaves out, by the port of a service, and invalidHosts for host
-	// ports. external has the number of wanted ports of each external address, and ports the number of all.
+	// ports. external has the number of wanted ports of each external address, and count that of the groups of each set.
 	want         content
 	invalid      map[string]error
 	invalidHosts error
 	external     map[netip.Addr]int
-	ports        int
+	count        map[string]int
+	// hosts and nodes were given last. adopted is set if other host ports are wanted, which a table had.
+	hosts   []HostPort
+	nodes   []netip.Addr
+	adopted bool
 	// known is set if the table had the wanted content at a generation of nftables, except that it has the former
 	// elements of groups that have changed since.
 	known      bool
@@ -121,18 +126,34 @@ type Table struct {
 	// another program.
 	found   bool
 	current bool // see Current
+	alone   bool // see Alone
 }
 
 // New returns a Table without ports.
 func New(cfg Config) *Table {
 	return &Table{
 		cfg: cfg, family: &ipv4, want: content{}, former: content{},
-		invalid: map[string]error{}, external: map[netip.Addr]int{},
+		invalid: map[string]error{}, external: map[netip.Addr]int{}, count: map[string]int{},
 	}
 }
 
 // Current reports whether the last Sync has written what it was given, without invalid ports and endpoints.
 func (t *Table) Current() bool { return t.current }
+
+// Services returns the number of ports of services.
+func (t *Table) Services() int { return t.count[services] }
+
+// Begin notes a generation of nftables at which the caller has begun to check tables of its own. If nobody has changed
+// nftables since, only the Table changes it, until Alone reports otherwise.
+func (t *Table) Begin(generation uint32) { t.alone = t.known && t.generation == generation }
+
+// Alone reports whether only the Table has changed nftables since the generation of Begin. So the tables of the caller
+// are as it has left them.
+func (t *Table) Alone() bool {
+	now, err := Generation(t.cfg.Netns)
+	t.alone = t.alone && err == nil && t.known && t.generation == now
+	return t.alone
+}
 
 // Put adds or changes a port of a service. Its address, protocol and number identify it. Sync writes it. An invalid
 // port or endpoint is an error of Sync.
@@ -200,14 +221,12 @@ func (t *Table) set(g group, elements []element) {
 	if _, noted := t.former[g]; !noted {
 		t.former[g] = had
 	}
-	if g.isPort() && had == nil {
-		t.ports++
+	if had == nil {
+		t.count[g.set]++
 	}
 	if t.want[g] = elements; len(elements) == 0 {
 		delete(t.want, g)
-		if g.isPort() {
-			t.ports--
-		}
+		t.count[g.set]--
 	}
 }
 
@@ -225,8 +244,11 @@ func (t *Table) replace(set string, groups content) {
 
 // putHosts sets the host ports.
 func (t *Table) putHosts(ports []HostPort) {
+	if slices.Equal(t.hosts, ports) && !t.adopted {
+		return
+	}
 	all := content{}
-	t.invalidHosts = nil
+	t.hosts, t.adopted, t.invalidHosts = slices.Clone(ports), false, nil
 	for _, p := range ports {
 		at, one, err := t.family.host(p)
 		g := group{hosts, at}
@@ -244,7 +266,11 @@ func (t *Table) putHosts(ports []HostPort) {
 
 // putNodes sets the addresses of nodes.
 func (t *Table) putNodes(nodes []netip.Addr) {
+	if slices.Equal(t.nodes, nodes) {
+		return
+	}
 	all := content{}
+	t.nodes = slices.Clone(nodes)
 	for _, n := range nodes {
 		if t.family.has(n) {
 			all[group{nodesSet, portKey{address: n}}] = []element{{nodesSet, string(n.AsSlice()), ""}}
@@ -290,21 +316,22 @@ func (t *Table) invalidPorts() (all error) {
 // sync makes the table have the wanted content, or removes it if there are no ports. With keepHosts the host ports of a
 // table that is read are wanted.
 func (t *Table) sync(keepHosts bool) (changed bool, err error) {
-	now, err := generation(t.cfg.Netns)
+	now, err := Generation(t.cfg.Netns)
 	if err != nil {
 		return false, err
 	}
-	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(holdAnswers))
+	c, err := t.open()
 	if err != nil {
-		return false, fmt.Errorf("open nftables: %w", err)
+		return false, err
 	}
 	whole, exists := t.known && t.generation == now, true
 	if !whole {
+		t.alone = false
 		if whole, exists, err = t.reread(c, keepHosts); err != nil {
 			return false, err
 		}
 	}
-	changes, remove := t.changes(), t.ports == 0
+	changes, remove := t.changes(), t.count[services]+t.count[hosts] == 0
 	if remove && !exists || !remove && whole && len(changes) == 0 {
 		t.settle(whole, now)
 		return false, nil
@@ -316,7 +343,7 @@ func (t *Table) sync(keepHosts bool) (changed bool, err error) {
 		return true, fmt.Errorf("write nftables table %s: %w", TableName, err)
 	}
 	// If nobody else has written meanwhile, the table is known.
-	after, err := generation(t.cfg.Netns)
+	after, err := Generation(t.cfg.Netns)
 	t.settle(err == nil && after == now+commits && !remove, after)
 	return true, nil
 }
@@ -324,6 +351,44 @@ func (t *Table) sync(keepHosts bool) (changed bool, err error) {
 // holdAnswers gives a socket space for the answers to a transaction that creates the table. The kernel repeats each
 // rule, and acknowledges each message.
 func holdAnswers(c *mdlayher.Conn) error { return c.SetReadBuffer(4 << 20) }
+
+// Refresh says that the endpoints of ports that are not local are current for a time. Without that, clients of these
+// ports are led to the cluster address: an endpoint on another node can end, and its address can belong to
+// another pod. So nothing depends on a process that has ended. A table that is not there needs it after it is created.
+func (t *Table) Refresh(lasts time.Duration) error {
+	if !t.known || lasts <= 0 {
+		return nil
+	}
+	c, err := t.open()
+	if err != nil {
+		return err
+	}
+	sets := t.family.sets()
+	set := sets[slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == fresh })]
+	var all []nftables.SetElement
+	for _, protocol := range protocols {
+		all = append(all, nftables.SetElement{Key: []byte{protocol}, Timeout: lasts})
+	}
+	// Elements may be there or not. Only a new one has the time.
+	err = errors.Join(c.SetAddElements(set, all), c.SetDeleteElements(set, all), c.SetAddElements(set, all))
+	if err := errors.Join(err, c.Flush()); err != nil {
+		t.known = false
+		return fmt.Errorf("refresh nftables table %s: %w", TableName, err)
+	}
+	now, err := Generation(t.cfg.Netns)
+	if t.known = err == nil && now == t.generation+1; t.known {
+		t.generation = now
+	}
+	return err
+}
+
+func (t *Table) open() (*nftables.Conn, error) {
+	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(holdAnswers))
+	if err != nil {
+		return nil, fmt.Errorf("open nftables: %w", err)
+	}
+	return c, nil
+}
 
 // settle notes that the table has the wanted content, if it is known, at a generation.
 func (t *Table) settle(known bool, generation uint32) {
@@ -340,6 +405,7 @@ func (t *Table) reread(c *nftables.Conn, keepHosts bool) (whole, exists bool, er
 		return false, false, err
 	}
 	if keepHosts && have != nil {
+		t.adopted = true
 		are := maps.Clone(have)
 		maps.DeleteFunc(are, func(g group, _ []element) bool { return g.set != hosts })
 		t.replace(hosts, are)
@@ -375,6 +441,9 @@ func (t *Table) read(c *nftables.Conn) (have content, exists bool, err error) {
 	}
 	have = content{}
 	for _, set := range t.family.sets() {
+		if set.Name == fresh {
+			continue
+		}
 		list, err := c.GetSetElements(set)
 		if err != nil {
 			return nil, true, fmt.Errorf("list nftables set %s: %w", set.Name, err)

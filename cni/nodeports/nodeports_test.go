@@ -499,6 +499,40 @@ func TestRestore(t *testing.T) {
 	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
 }
 
+// A caller whose own tables were checked learns whether only the table has changed nftables since.
+func TestAlone(t *testing.T) {
+	w := newWorld(t)
+	begin := func() {
+		t.Helper()
+		generation, err := nodeports.Generation(w.node)
+		require.NoError(t, err)
+		w.table.Begin(generation)
+	}
+	begin()
+	require.False(t, w.table.Alone(), "there is no table")
+	w.sync(true, cluster("tcp", 30080))
+	begin()
+	for number := range uint16(3) {
+		w.sync(true, cluster("tcp", number+1))
+		require.True(t, w.table.Alone())
+	}
+	w.run(w.node, "nft add table ip others")
+	require.False(t, w.table.Alone())
+	w.sync(true, cluster("tcp", 30080))
+	w.sync(true, cluster("tcp", 30081))
+	require.False(t, w.table.Alone(), "others have, and nothing was checked since")
+	generation, err := nodeports.Generation(w.node)
+	require.NoError(t, err)
+	w.sync(true, cluster("tcp", 30080))
+	w.table.Begin(generation)
+	require.False(t, w.table.Alone(), "changed while the caller was checking")
+	begin()
+	require.True(t, w.table.Alone())
+	w.run(w.node, "nft delete table ip others")
+	w.sync(true, cluster("tcp", 30081))
+	require.False(t, w.table.Alone(), "others have changed it before the table")
+}
+
 // at returns a port of an address.
 func at(address string, p nodeports.Port) nodeports.Port {
 	p.Address = netip.MustParseAddr(address)

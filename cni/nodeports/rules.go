@@ -195,8 +195,10 @@ func (t *Table) withHostPorts(all []chain) []chain {
 
 // lead returns the rules that translate the destination of packets to a port, whose key at loads.
 func (f *family) lead(at []expr.Any) []rule {
+	edge := slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: edged}})
 	return []rule{
-		{"to endpoints on any node: remember this for the source", slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: edged}}, edgeConnection())},
+		{"to services: nobody keeps the endpoints on other nodes current", slices.Concat(edge, notFresh(), at, f.dnat(services))},
+		{"to endpoints on any node: remember this for the source", slices.Concat(edge, edgeConnection())},
 		{"to endpoints", slices.Concat(at, []expr.Any{
 			&expr.Lookup{SourceRegister: first, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: balancers},
 		})},
@@ -402,6 +404,11 @@ func (f *family) port() []expr.Any {
 	}
 }
 
+// notFresh matches while the endpoints on other nodes are not known to be current.
+func notFresh() []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Lookup{SourceRegister: first, SetName: fresh, Invert: true}}
+}
+
 // edgeLabel is the bit of conntrack labels that marks a connection whose endpoint sees the edge address. The address
 // that a client asked would say the same, but the nft command cannot list a rule that looks it up.
 var edgeLabel = append(make([]byte, 15), 0x80)
@@ -444,9 +451,9 @@ func (f *family) dnat(set string) []expr.Any {
 	}
 }
 
-// generation returns the generation of nftables in a network namespace, which increases by one with
+// Generation returns the generation of nftables in a network namespace, which increases by one with
 // each transaction.
-func generation(ns netns.NsHandle) (uint32, error) {
+func Generation(ns netns.NsHandle) (uint32, error) {
 	messages, err := query(ns, unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
 	if err != nil {
 		return 0, fmt.Errorf("read the generation of nftables: %w", err)

@@ -70,6 +70,23 @@ func (u *Uplink) lost(url string, err error) {
 	}
 }
 
+// hear notes that the bridge is there.
+func (u *Uplink) hear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.status.Synced {
+		u.heard = time.Now()
+	}
+}
+
+// Heard returns when the bridge was last heard since it has sent the records; zero if it has not sent them since the
+// process started. It is heard every 15 s at least while the stream is alive.
+func (u *Uplink) Heard() time.Time {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.heard
+}
+
 func (u *Uplink) connected(url string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,7 +107,10 @@ func (u *Uplink) follow(ctx context.Context, url string) error {
 	u.connected(url)
 	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has sent nothing for %s", u.cfg.Silence)) })
 	defer silence.Stop()
-	err = u.read(answer.Body, func() { silence.Reset(u.cfg.Silence) })
+	err = u.read(answer.Body, func() {
+		silence.Reset(u.cfg.Silence)
+		u.hear()
+	})
 	return errors.Join(context.Cause(ctx), err)
 }
 

@@ -25,11 +25,17 @@ const stateFile = "interfaces.json"
 // again that a crash loses.
 const saveAfter = 200 * time.Millisecond
 
+// saveShare bounds how much of the time goes into writes, and saveLatest the delay that follows from it: the file has
+// thousands of ports of services, and each write has all of them.
+const (
+	saveShare  = 20
+	saveLatest = 5 * time.Second
+)
+
 // state is what the bridge has reported up to an event. Its maps and values must not be changed.
 type state struct {
 	id      string // of the event; empty: none yet
 	records map[string]*Record
-	exposed map[string]*ExposedPort
 	checks  map[uint16]*HealthCheck // by port
 	nodes   []netip.Addr            // of the cluster; only known while a port is local or pods may have host ports
 	place   *Place                  // nil: none or unknown
@@ -64,7 +70,7 @@ type kept struct {
 // counts as missing: the bridge sends everything again. It does so after a boot too, so that the agent
 // learns when its state is current.
 func (u *Uplink) load() {
-	u.state.records, u.state.exposed, u.state.checks = map[string]*Record{}, map[string]*ExposedPort{}, map[uint16]*HealthCheck{}
+	u.state.records, u.state.checks, u.exposed = map[string]*Record{}, map[uint16]*HealthCheck{}, newExposed()
 	if u.cfg.Dir == "" {
 		return
 	}
@@ -87,9 +93,7 @@ func (u *Uplink) load() {
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	for _, p := range slices.Concat(k.Exposed, k.External) {
-		u.state.exposed[p.key()] = p
-	}
+	u.exposed = newExposed(slices.Concat(k.Exposed, k.External)...)
 	for _, c := range k.Checks {
 		u.state.checks[c.Port] = c
 	}
@@ -136,34 +140,43 @@ func (u *Uplink) take(id string, group []event) error {
 		return errors.New("the bridge sent an incomplete snapshot")
 	}
 	next := u.state
-	next.id, next.records = id, maps.Clone(next.records)
-	if slices.ContainsFunc(group, func(e event) bool { return e.exposed() != nil || e[beginEvent] != nil }) {
-		next.exposed = maps.Clone(next.exposed)
+	next.id = id
+	if slices.ContainsFunc(group, func(e event) bool { return e[changedEvent] != nil || e[beginEvent] != nil }) {
+		next.records = maps.Clone(next.records)
 	}
 	if slices.ContainsFunc(group, func(e event) bool { return e[healthEvent] != nil || e[beginEvent] != nil }) {
 		next.checks = maps.Clone(next.checks)
 	}
+	var ports exposedChanges
 	for _, e := range group {
-		if err := next.apply(e); err != nil {
+		if err := next.apply(e, &ports); err != nil {
 			return err
 		}
 	}
+	first := !u.status.Synced
 	u.state, u.unsaved = next, true
-	u.status.Synced = true
-	u.notify()
+	u.status.Synced, u.heard = true, time.Now()
+	u.exposed.apply(ports)
+	if slices.ContainsFunc(group, event.ofServices) || ports.snapshot {
+		close(u.services)
+		u.services = make(chan struct{})
+	}
+	if first || slices.ContainsFunc(group, func(e event) bool { return !e.ofServices() }) {
+		u.notify()
+	}
 	return nil
 }
 
-func (s *state) apply(e event) error {
+func (s *state) apply(e event, ports *exposedChanges) error {
 	if e[beginEvent] != nil {
 		clear(s.records)
-		clear(s.exposed)
 		clear(s.checks)
+		*ports = exposedChanges{snapshot: true}
 		s.place, s.network, s.nodes, s.egress = nil, "", nil, nil
 	}
 	switch {
 	case e.exposed() != nil:
-		return s.applyExposed(e.exposed())
+		return ports.read(e.exposed())
 	case e[healthEvent] != nil:
 		return s.applyHealth(e[healthEvent])
 	case e[nodesEvent] != nil:
@@ -221,25 +234,17 @@ func (s *state) applyNetwork(content json.RawMessage) error {
 	return nil
 }
 
+// ofServices reports whether an event is only about ports of services.
+func (e event) ofServices() bool {
+	return e.exposed() != nil || e[healthEvent] != nil || e[nodesEvent] != nil
+}
+
 // exposed returns the content of an event about a port of a service; nil for another event.
 func (e event) exposed() json.RawMessage {
 	if e[exposedEvent] != nil {
 		return e[exposedEvent]
 	}
 	return e[addressEvent]
-}
-
-func (s *state) applyExposed(content json.RawMessage) error {
-	var c exposedChange
-	if err := json.Unmarshal(content, &c); err != nil {
-		return fmt.Errorf("read %s or %s: %w", exposedEvent, addressEvent, err)
-	}
-	if c.Operation == "put" {
-		s.exposed[c.key()] = &c.ExposedPort
-	} else {
-		delete(s.exposed, c.key())
-	}
-	return nil
 }
 
 func (s *state) applyHealth(content json.RawMessage) error {
@@ -264,7 +269,8 @@ func (s *state) applyNodes(content json.RawMessage) error {
 	return nil
 }
 
-// notify wakes the goroutines that wait for a change. The caller holds u.mu.
+// notify wakes the goroutines that wait for a change, but not those that wait for one of ports of services. The caller
+// holds u.mu.
 func (u *Uplink) notify() {
 	close(u.changed)
 	u.changed = make(chan struct{})
@@ -276,17 +282,18 @@ func (u *Uplink) keep(ctx context.Context) {
 		u.log.Warn("could not remove unfinished files in the state directory", "err", err)
 	}
 	for ctx.Err() == nil {
-		u.mu.Lock()
-		changed := u.changed
-		u.mu.Unlock()
+		_, _, changed := u.Place()
+		services, begun := u.ServicesChanged(), time.Now()
 		if err := u.save(); err != nil {
 			u.log.Error("could not save the interface records", "file", u.file(), "err", err)
 		}
+		took := time.Since(begun)
 		select {
 		case <-changed:
-			pause(ctx, saveAfter)
+		case <-services:
 		case <-ctx.Done():
 		}
+		pause(ctx, min(max(saveAfter, saveShare*took), saveLatest))
 	}
 	if err := u.save(); err != nil {
 		u.log.Error("could not save the interface records", "file", u.file(), "err", err)
@@ -300,20 +307,15 @@ func sortedChecks(all map[uint16]*HealthCheck) []*HealthCheck {
 func (u *Uplink) save() error {
 	u.mu.Lock()
 	now, unsaved := u.state, u.unsaved
-	u.unsaved = false
-	u.mu.Unlock()
 	if !unsaved {
+		u.mu.Unlock()
 		return nil
 	}
+	ports := slices.Collect(maps.Values(u.exposed.ports))
+	u.unsaved = false
+	u.mu.Unlock()
+	exposed, external := sortedPorts(ports)
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	var exposed, external []*ExposedPort
-	for _, p := range slices.SortedFunc(maps.Values(now.exposed), func(a, b *ExposedPort) int { return strings.Compare(a.key(), b.key()) }) {
-		if p.External.IsValid() {
-			external = append(external, p)
-		} else {
-			exposed = append(exposed, p)
-		}
-	}
 	text, err := json.Marshal(kept{
 		Format: stateFormat,
 		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,

@@ -57,11 +57,15 @@ type Uplink struct {
 	http *http.Client
 	log  *slog.Logger
 
-	mu      sync.Mutex
-	state   state
-	changed chan struct{} // closed and replaced when state or status changes
-	status  Status
-	unsaved bool
+	mu     sync.Mutex
+	state  state
+	status Status
+	// services is closed and replaced when what the bridge has reported about ports of services changes, and changed when
+	// anything else does.
+	changed, services chan struct{}
+	exposed           exposed
+	heard             time.Time // see Heard
+	unsaved           bool
 	// boot identifies the boot of the node; empty if it is unknown. sameBoot is set if the saved state is
 	// of this boot.
 	boot     string
@@ -81,7 +85,7 @@ func New(cfg Config) (*Uplink, error) {
 		}
 		cfg.URLs[i] = strings.TrimRight(u, "/")
 	}
-	u := &Uplink{cfg: cfg, log: cfg.Log, changed: make(chan struct{})}
+	u := &Uplink{cfg: cfg, log: cfg.Log, changed: make(chan struct{}), services: make(chan struct{})}
 	u.http = &http.Client{Transport: cfg.transport()}
 	u.load()
 	return u, nil

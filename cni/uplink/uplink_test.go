@@ -346,10 +346,10 @@ func TestPlace(t *testing.T) {
 	}
 	const port = `"coe-agent:exposed-port-changed":{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,` +
 		`"local":true,"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
-	exposed := map[string]*uplink.ExposedPort{"tcp/30080": {
+	exposed := []*uplink.ExposedPort{{
 		Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
 		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080}},
-	}, "tcp/80/192.0.2.10": {
+	}, {
 		External: netip.MustParseAddr("192.0.2.10"), Protocol: "tcp", Port: 80, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80,
 	}}
 	const address = `"coe-agent:exposed-address-changed":{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,` +
@@ -357,10 +357,13 @@ func TestPlace(t *testing.T) {
 	const check = `"coe-agent:health-check-changed":{"operation":"put","port":30081,"namespace":"shop","service":"web","local-endpoints":2}`
 	hasPorts := func() {
 		t.Helper()
-		ports, nodes, known := a.Exposed()
+		is, known := a.TakeExposed(true)
 		require.True(t, known)
-		require.Equal(t, exposed, ports)
-		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, nodes)
+		require.ElementsMatch(t, exposed, is.Put)
+		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, is.Nodes)
+		require.True(t, a.HasExternal(netip.MustParseAddr("192.0.2.10")))
+		is, _ = a.TakeExposed(false)
+		require.Equal(t, uplink.ExposedChanges{Nodes: is.Nodes}, is, "nothing has changed since")
 		checks, _ := a.HealthChecks()
 		require.Equal(t, []*uplink.HealthCheck{{Port: 30081, Namespace: "shop", Service: "web", Endpoints: 2}}, checks)
 	}
@@ -381,27 +384,44 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, is, again)
 	require.Equal(t, "n1", network())
 	hasPorts()
-	before, _, _ := a.Exposed()
 	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:exposed-address-changed":{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`) +
 		event("", `"coe-agent:health-check-changed":{"operation":"deleted","port":30081}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
-	ports, _, _ := a.Exposed()
-	require.Empty(t, ports)
-	require.Equal(t, exposed, before, "a state does not change")
+	changes, _ := a.TakeExposed(false)
+	require.False(t, changes.All)
+	require.Empty(t, changes.Put)
+	require.Len(t, changes.Gone, 2)
+	require.False(t, a.HasExternal(netip.MustParseAddr("192.0.2.10")))
 	checks, _ := a.HealthChecks()
 	require.Empty(t, checks)
 	groups <- event("", port) + event("", address) + event("", check) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
 	hasPorts()
-	groups <- event("", begin) + event("id: 8@x\n", complete)
+
+	_, _, others := a.Place()
+	services := a.ServicesChanged()
+	moved := strings.Replace(port, "10.96.0.10", "10.96.0.11", 1)
+	groups <- event("", moved) + event("id: 8@x\n", check)
+	<-services
+	changes, _ = a.TakeExposed(false)
+	require.False(t, changes.All)
+	require.Empty(t, changes.Gone)
+	require.Len(t, changes.Put, 1, "what has changed alone")
+	require.Equal(t, "10.96.0.11", changes.Put[0].Address.String())
+	select {
+	case <-others:
+		t.Error("a change of ports of services alone is no other change")
+	default:
+	}
+
+	groups <- event("", begin) + event("id: 9@x\n", complete)
 	await(false)
 	require.Empty(t, network())
-	ports, nodes, _ := a.Exposed()
-	require.Empty(t, ports)
-	require.Empty(t, nodes)
+	changes, _ = a.TakeExposed(false)
+	require.Equal(t, uplink.ExposedChanges{All: true}, changes)
 }
 
 // An agent of another version did not understand all of the stream: this one does not continue it.
@@ -413,9 +433,9 @@ func TestStateOfAnotherVersion(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), fmt.Appendf(nil, state, format, node.String()), 0o600))
 		a := start(t, cfg)
 		require.Equal(t, want, a.ID(), format)
-		ports, _, known := a.Exposed()
+		is, known := a.TakeExposed(false)
 		require.True(t, known)
-		require.Len(t, ports, 1, "it goes on with what it knows")
+		require.Len(t, is.Put, 1, "it goes on with what it knows")
 		a.stop()
 	}
 }
@@ -434,7 +454,7 @@ func TestBoot(t *testing.T) {
 	away := cfg
 	away.URLs = []string{"http://127.0.0.1:1"}
 	a = start(t, away)
-	_, _, known := a.Exposed()
+	_, known := a.TakeExposed(false)
 	require.True(t, known)
 	require.Equal(t, id, a.ID())
 	a.stop()
@@ -442,7 +462,7 @@ func TestBoot(t *testing.T) {
 	away.Boot, cfg.Boot = file(t, "second\n"), file(t, "second\n")
 	for range 2 { // an agent that saves nothing new changes nothing
 		a = start(t, away)
-		_, _, known = a.Exposed()
+		_, known = a.TakeExposed(false)
 		require.False(t, known)
 		require.Empty(t, a.ID())
 		require.Equal(t, 1, a.Count())
@@ -450,7 +470,7 @@ func TestBoot(t *testing.T) {
 	}
 	a = start(t, cfg)
 	require.Eventually(t, func() bool {
-		_, _, known = a.Exposed()
+		_, known = a.TakeExposed(false)
 		return known
 	}, 20*time.Second, 5*time.Millisecond)
 	require.Equal(t, 1, a.Count())

@@ -3,7 +3,6 @@ package uplink
 import (
 	"context"
 	"fmt"
-	"net/netip"
 )
 
 // Await waits for a record that fits, and returns it. The caller must not change it. If ctx
@@ -88,18 +87,8 @@ func (u *Uplink) Place() (place *Place, known bool, changed <-chan struct{}) {
 	return u.state.place, u.status.Synced || u.state.place != nil, u.changed
 }
 
-// Exposed returns the ports on which the node answers for services, and the addresses of all nodes
-// if one of the ports is local. The caller must change neither the map nor the slice, nor a port. known
-// is false after a boot of the node, until the bridge has sent the ports: the saved state can be of before a
-// long absence, and its addresses can belong to others now.
-func (u *Uplink) Exposed() (ports map[string]*ExposedPort, nodes []netip.Addr, known bool) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	return u.state.exposed, u.state.nodes, u.status.Synced || u.sameBoot
-}
-
 // HealthChecks returns the ports on which the node answers health checks of load balancers, in order. The caller
-// must change none of them. known is that of Exposed.
+// must change none of them. known is that of TakeExposed.
 func (u *Uplink) HealthChecks() (checks []*HealthCheck, known bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

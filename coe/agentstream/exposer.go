@@ -116,11 +116,11 @@ func (e *Exposer) keep(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-e.wake:
-			pause(ctx, gather)
 		}
 		if err := e.write(ctx, e.take()); err != nil {
 			return err
 		}
+		pause(ctx, gather) // the first change is written at once, and those that follow are collected
 	}
 }
 
