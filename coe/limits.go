@@ -37,6 +37,9 @@ const (
 	// itself. If clients reach only the endpoints on the node that they ask, others on the node are not used.
 	// Otherwise the node leads to the cluster address, which has all endpoints.
 	MaxExposedEndpoints = 64
+	// MaxDirectEndpoints is the maximum number of endpoints on all nodes to which nodes lead clients themselves, for all
+	// exposed ports of a namespace. Every node has each of them. Further ports lead to the cluster address.
+	MaxDirectEndpoints = 10_000
 )
 
 // Excess names the limit that the service itself exceeds; empty for none.

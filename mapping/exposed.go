@@ -23,6 +23,7 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		targets = b.acceptedTargets()
 		service *coe.Service // that of is about
 		of      exposedTargets
+		direct  int // endpoints to which nodes lead themselves
 	)
 	for _, e := range exposures {
 		accepted, found := targets[e.service]
@@ -32,7 +33,12 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		if e.service != service {
 			service, of = e.service, b.exposedTargets(e.service, accepted)
 		}
-		all = append(all, b.exposedPort(e, of))
+		p := b.exposedPort(e, of)
+		if direct+len(p.Direct) > coe.MaxDirectEndpoints {
+			p.Direct, p.Sticky = nil, false
+		}
+		direct += len(p.Direct)
+		all = append(all, p)
 	}
 	return all
 }

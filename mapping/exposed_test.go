@@ -372,6 +372,36 @@ func TestDirectEndpoints(t *testing.T) {
 	}
 }
 
+// The endpoints of all ports of a namespace have a limit. Ports beyond it lead to the cluster address.
+func TestManyDirectEndpoints(t *testing.T) {
+	v := exposedView(func(*coe.Service) {})
+	lease, endpoints := *v.Leases[0], v.Endpoints[0]
+	lease.Addresses, endpoints.Addresses, endpoints.Terminating = nil, nil, nil
+	for i := range 50 {
+		a := netip.AddrFrom4([4]byte{10, 11, 3, byte(i)})
+		lease.Addresses, endpoints.Addresses = append(lease.Addresses, coe.LeasedAddress{Address: a}), append(endpoints.Addresses, a)
+	}
+	v.Leases = append(v.Leases, &lease)
+	first := *v.Services[0]
+	v.Services, v.Endpoints = nil, nil
+	for n := range coe.MaxDirectEndpoints/50 + 5 {
+		s, e := first, *endpoints
+		s.UID, s.Name, e.Name = fmt.Sprintf("s%03d", n), fmt.Sprintf("s%03d", n), fmt.Sprintf("s%03d", n)
+		s.Ports = []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, NodePort: uint16(30000 + n)}}
+		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(n >> 8), byte(n)})}
+		v.VIPs[coe.VIP{Address: s.ClusterIPs[0]}], v.VIPs[coe.PortOnNodes("tcp", s.Ports[0].NodePort)] = true, true
+		v.Services, v.Endpoints = append(v.Services, &s), append(v.Endpoints, &e)
+	}
+	total := 0
+	ports := mapping.ExposedPorts(v, exposing())
+	require.Len(t, ports, len(v.Services))
+	for i, p := range ports {
+		require.Equal(t, i < coe.MaxDirectEndpoints/50, len(p.Direct) > 0, p.Name())
+		total += len(p.Direct)
+	}
+	require.Equal(t, coe.MaxDirectEndpoints, total)
+}
+
 // Node ports that nodes do not answer on are problems.
 func TestPortsThatAreNotExposed(t *testing.T) {
 	problem := func(v coe.View, s mapping.Settings) (reasons []coe.Reason, message string) {

@@ -65,6 +65,10 @@ const (
 	gather = 50 * time.Millisecond
 	// rest is the delay between two changes of ports of services. The first one is programmed at once.
 	rest = 20 * time.Millisecond
+	// freshFor is how long after the bridge was last heard endpoints on other nodes count as current. It is longer than
+	// the time between two signs of life, and shorter than the time after which another pod can get an address.
+	freshFor     = 25 * time.Second
+	refreshEvery = 5 * time.Second
 )
 
 // Node keeps a node connected to the pod network. Run must be called once.
@@ -157,57 +161,84 @@ type events struct {
 // collected, or after again, 0 for never. Meanwhile it follows the ports of services: a change of theirs needs no other
 // check.
 func (n *Node) await(ctx context.Context, e events, place *uplink.Place, again time.Duration) {
-	var due, rested <-chan time.Time
-	retry := after(again)
-	soon := func() {
-		if due == nil {
-			due = time.After(gather)
-		}
-	}
+	var w waiting
+	w.retryIn(again)
+	refresh := time.NewTicker(refreshEvery)
+	defer refresh.Stop()
 	for {
 		services := e.services
-		if rested != nil {
+		if w.rested != nil {
 			services = nil
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-due:
+		case <-w.due:
 			return
 		case request := <-n.hosts.requests:
 			n.hosts.take(request)
-			soon()
+			w.soon()
 		case <-e.told:
 			e.told = nil
-			soon()
+			w.soon()
 		case <-e.routes:
-			soon()
+			w.soon()
 		case <-e.filters:
 			if !n.ports.Alone() {
-				soon()
+				w.soon()
 			}
 		case <-e.ports:
-			soon()
-		case <-retry:
-			soon()
-		case <-rested:
-			rested = nil
+			w.soon()
+		case <-w.retry:
+			w.soon()
+		case <-w.rested:
+			w.rested = nil
 		case <-services:
-			e.services, rested = n.cfg.Uplink.ServicesChanged(), time.After(rest)
-			if again := n.serve(ctx, place); again > 0 {
-				retry = after(again)
+			e.services = n.cfg.Uplink.ServicesChanged()
+			n.follow(ctx, place, &w)
+		case <-refresh.C:
+			if n.refresh() != nil {
+				w.soon()
 			}
 		}
 	}
 }
 
-// after returns a channel that receives after a time, 0 for never.
-func after(d time.Duration) <-chan time.Time {
-	if d == 0 {
-		return nil
-	}
-	return time.After(d)
+// waiting has the times for which await waits.
+type waiting struct {
+	due     <-chan time.Time // the next check
+	retry   <-chan time.Time // a check that tries again what has failed, at retryAt
+	retryAt time.Time
+	rested  <-chan time.Time // the next change of ports of services; nil if it is programmed at once
 }
+
+func (w *waiting) soon() {
+	if w.due == nil {
+		w.due = time.After(gather)
+	}
+}
+
+// retryIn lets a check follow after a time, 0 for never, unless one follows earlier.
+func (w *waiting) retryIn(again time.Duration) {
+	if at := time.Now().Add(again); again > 0 && (w.retry == nil || at.Before(w.retryAt)) {
+		w.retry, w.retryAt = time.After(again), at
+	}
+}
+
+// follow programs changed ports of services. If others have changed nftables, the next check does so.
+func (n *Node) follow(ctx context.Context, place *uplink.Place, w *waiting) {
+	if !n.ports.Alone() {
+		w.soon()
+		return
+	}
+	begun := time.Now()
+	again := n.serve(ctx, place)
+	w.rested = time.After(max(rest, time.Since(begun)))
+	w.retryIn(again)
+}
+
+// refresh says that endpoints on other nodes are current while the bridge is heard.
+func (n *Node) refresh() error { return n.ports.Refresh(n.cfg.Uplink.Heard().Add(freshFor)) }
 
 // serve follows the ports of services, if the node is connected at a place. It returns when to try again what has
 // failed; 0 for never.
@@ -247,7 +278,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 		n.ports.Begin(begun)
 	}
 	again = cmp.Or(delayOf(err, retryAfter), served)
-	if again == 0 && n.owns {
+	if n.owns && (again == 0 || again > announceEvery) {
 		again = announceEvery
 	}
 	return again
@@ -256,6 +287,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 // syncServices makes the node answer for services and pods. It returns when to try again what has failed; 0 for never.
 func (n *Node) syncServices(ctx context.Context, place *uplink.Place) time.Duration {
 	failed := n.syncPorts(place)
+	failed = errors.Join(failed, n.refresh())
 	unanswered := n.syncHealthChecks(place, n.healthy(n.connected && n.ports.Current()))
 	n.logFailure(ctx, "the node does not answer for services and pods as it should: on node ports, external addresses, health checks and host ports",
 		errors.Join(failed, unanswered), &n.portsFailure)

@@ -47,6 +47,11 @@ const (
 	firstEtcd, lastEtcd         = 12379, 12380
 )
 
+// ofDatabase reports whether pods do not reach a port through the node.
+func ofDatabase(port uint16) bool {
+	return firstDatabase <= port && port <= lastDatabase || firstEtcd <= port && port <= lastEtcd
+}
+
 // rule is an nftables rule. Its text identifies it: rules with equal texts are equal.
 type rule struct {
 	chain string

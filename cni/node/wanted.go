@@ -180,8 +180,8 @@ func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	for _, to := range e.Endpoints {
 		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
 	}
-	if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) }) {
-		p.Endpoints = nil // the pod network knows the way
+	if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
+		p.Endpoints = nil // the pod network knows the way, and pods must not reach ports of databases through the node
 	}
 	return p
 }

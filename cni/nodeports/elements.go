@@ -82,8 +82,6 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 	case err != nil:
 	case !f.leadsTo(p.Service):
 		err = fmt.Errorf("the cluster address %s is not an %s address with a port", p.Service, f.name)
-	case p.Address.IsValid() && (!f.has(p.Address) || p.Address.IsUnspecified()):
-		err = fmt.Errorf("the address is not an %s address of a service", f.name)
 	}
 	if err != nil {
 		return at, nil, fmt.Errorf("%s: %w", p, err)
@@ -131,7 +129,11 @@ func (f *family) endpoints(p Port) (to []string, invalid error) {
 
 // host returns the element of a host port.
 func (f *family) host(p HostPort) (at portKey, one []element, err error) {
-	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
+	of := p.Address
+	if of == f.every {
+		of = netip.Addr{}
+	}
+	at, err = f.keyOf(of, p.Protocol, p.Number)
 	switch {
 	case err != nil || !f.has(p.Address):
 		return at, nil, fmt.Errorf("%s: the address, the protocol or the port is invalid", p)

@@ -88,8 +88,11 @@ func (f *family) keyOf(address netip.Addr, protocol string, number uint16) (port
 	if !address.IsValid() {
 		at.address = f.every
 	}
-	if at.protocol == 0 || number == 0 {
+	switch {
+	case at.protocol == 0 || number == 0:
 		return portKey{}, fmt.Errorf("the protocol or the port is invalid")
+	case address.IsValid() && (!f.has(address) || address.IsUnspecified()):
+		return portKey{}, fmt.Errorf("the address is not an %s address of a service", f.name)
 	}
 	return at, nil
 }

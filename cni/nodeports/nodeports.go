@@ -110,6 +110,9 @@ type Table struct {
 	invalidHosts error
 	external     map[netip.Addr]int
 	count        map[string]int
+	// edges is how many ports are edged, and freshUntil until when their endpoints are current; see Refresh.
+	edges      int
+	freshUntil time.Time
 	// hosts and nodes were given last. adopted is set if other host ports are wanted, which a table had.
 	hosts   []HostPort
 	nodes   []netip.Addr
@@ -224,10 +227,19 @@ func (t *Table) set(g group, elements []element) {
 	if had == nil {
 		t.count[g.set]++
 	}
+	t.edges += edgedIn(elements) - edgedIn(had)
 	if t.want[g] = elements; len(elements) == 0 {
 		delete(t.want, g)
 		t.count[g.set]--
 	}
+}
+
+// edgedIn returns 1 if the elements have one of the set edged.
+func edgedIn(elements []element) int {
+	if slices.ContainsFunc(elements, func(e element) bool { return e.set == edged }) {
+		return 1
+	}
+	return 0
 }
 
 // replace sets the groups of one kind.
@@ -352,11 +364,15 @@ func (t *Table) sync(keepHosts bool) (changed bool, err error) {
 // rule, and acknowledges each message.
 func holdAnswers(c *mdlayher.Conn) error { return c.SetReadBuffer(4 << 20) }
 
-// Refresh says that the endpoints of ports that are not local are current for a time. Without that, clients of these
-// ports are led to the cluster address: an endpoint on another node can end, and its address can belong to
-// another pod. So nothing depends on a process that has ended. A table that is not there needs it after it is created.
-func (t *Table) Refresh(lasts time.Duration) error {
-	if !t.known || lasts <= 0 {
+// refreshEvery is how much longer a Refresh must last than the one before to be written.
+const refreshEvery = 5 * time.Second
+
+// Refresh says until when the endpoints of ports that are not local are current. From then on, clients of these ports
+// are led to the cluster address: an endpoint on another node can have ended, and its address can belong to
+// another pod. The kernel keeps the time, so nothing depends on the process. A new table is not fresh.
+func (t *Table) Refresh(until time.Time) error {
+	lasts := time.Until(until)
+	if !t.known || t.edges == 0 || lasts <= 0 || until.Sub(t.freshUntil) < refreshEvery {
 		return nil
 	}
 	c, err := t.open()
@@ -375,6 +391,7 @@ func (t *Table) Refresh(lasts time.Duration) error {
 		t.known = false
 		return fmt.Errorf("refresh nftables table %s: %w", TableName, err)
 	}
+	t.freshUntil = until
 	now, err := Generation(t.cfg.Netns)
 	if t.known = err == nil && now == t.generation+1; t.known {
 		t.generation = now
@@ -516,6 +533,7 @@ func (t *Table) write(c *nftables.Conn, whole, remove bool, changes [][]change) 
 
 // create creates the table with its rules, and with empty sets. A table that is there is replaced.
 func (t *Table) create(c *nftables.Conn) error {
+	t.freshUntil = time.Time{}
 	table := t.family.nftable()
 	c.AddTable(table)
 	c.DelTable(table)

@@ -213,7 +213,8 @@ type serving struct {
 // sync replaces the ports of a table.
 func (s serving) sync(table *nodeports.Table, at nodeports.Place, nodes []netip.Addr) (changed bool, err error) {
 	table.Replace(s.Services)
-	return table.Sync(at, nodeports.Hosts{Ports: s.Hosts, Unknown: s.HostsUnknown}, nodes)
+	changed, err = table.Sync(at, nodeports.Hosts{Ports: s.Hosts, Unknown: s.HostsUnknown}, nodes)
+	return changed, errors.Join(err, table.Refresh(time.Now().Add(time.Hour)))
 }
 
 // sync requires whether the node is changed.
@@ -350,6 +351,40 @@ func TestDirectPorts(t *testing.T) {
 	w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 }
 
+// Once nobody keeps the endpoints current, new connections go to the service. Local ports stay as they are. A new process
+// makes the endpoints current again.
+func TestExpiredEndpoints(t *testing.T) {
+	w := newWorld(t)
+	ports := []nodeports.Port{direct("tcp", 30080, pod1), direct("udp", 30080, pod1), local("tcp", 30081, pod2)}
+	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
+	w.table.Replace(ports)
+	_, err := w.table.Sync(place, nodeports.Hosts{}, nodes)
+	require.NoError(t, err)
+	w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client) // not yet
+	require.NoError(t, w.table.Refresh(time.Now().Add(-time.Second)))
+	w.answers(w.outside, client, "udp", node+":30080", service+":80 "+client)
+
+	for _, table := range []*nodeports.Table{w.table, nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})} {
+		table.Replace(ports)
+		_, err := table.Sync(place, nodeports.Hosts{}, nodes)
+		require.NoError(t, err)
+		require.NoError(t, table.Refresh(time.Now().Add(6*time.Second)))
+		w.answers(w.outside, client, "tcp", node+":30080", pod1+":8080 "+edge)
+		require.NoError(t, table.Refresh(time.Now().Add(12*time.Second)), "again")
+		changed, err := table.Sync(place, nodeports.Hosts{}, nodes)
+		require.NoError(t, err)
+		require.False(t, changed)
+		require.Eventually(t, func() bool {
+			got, err := w.ask(w.outside, client, "tcp", node+":30080")
+			return err == nil && got == service+":80 "+client
+		}, 10*patience, 50*time.Millisecond, "the time has ended")
+		w.answers(w.outside, client, "tcp", node+":30081", pod2+":8080 "+client)
+		changed, err = table.Sync(place, nodeports.Hosts{}, nodes)
+		require.NoError(t, err)
+		require.False(t, changed, "nobody else has changed it")
+	}
+}
+
 // Endpoints have equal shares of connections, and a client of a sticky port has always the same one. That holds for any
 // number of endpoints.
 func TestShares(t *testing.T) {
@@ -413,7 +448,8 @@ func TestChangedUDPPorts(t *testing.T) {
 	}{
 		{local("udp", 30080, pod1), pod1 + ":8080 " + client}, {local("udp", 30080, pod2), pod2 + ":8080 " + client},
 		{direct("udp", 30080, pod1), pod1 + ":8080 " + edge}, {direct("udp", 30080, pod2), pod2 + ":8080 " + edge},
-		{cluster("udp", 30080), service + ":80 " + client},
+		{cluster("udp", 30080), service + ":80 " + client}, {direct("udp", 30080, pod1), pod1 + ":8080 " + edge},
+		{local("udp", 30080, pod2), pod2 + ":8080 " + client}, {cluster("udp", 30080), service + ":80 " + client},
 		{local("udp", 30080, pod1, pod2), pod1 + ":8080 " + client},
 	} {
 		w.sync(true, step.port)

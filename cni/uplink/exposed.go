@@ -56,7 +56,7 @@ func (e *exposed) apply(c exposedChanges) {
 	}
 }
 
-// sortedPorts returns the ports of the node and those of external addresses, in order.
+// sortedPorts returns in order the ports of the node and the ports of external addresses.
 func sortedPorts(ports []*ExposedPort) (node, external []*ExposedPort) {
 	byKey := make(map[string]*ExposedPort, len(ports))
 	for _, p := range ports {

@@ -413,7 +413,7 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, "10.96.0.11", changes.Put[0].Address.String())
 	select {
 	case <-others:
-		t.Error("a change of ports of services alone is no other change")
+		t.Error("only ports of services have changed")
 	default:
 	}
 
