@@ -187,6 +187,8 @@ type Node struct {
 	UID        string
 	HostName   string
 	InternalIP netip.Addr
+	// SecondIP is the internal address of the other family; zero if there is none.
+	SecondIP   netip.Addr
 	ExternalIP netip.Addr
 	PodCIDRs   []netip.Prefix // at most one per family
 	Zone       string         // empty if it is not known

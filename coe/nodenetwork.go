@@ -9,8 +9,10 @@ import (
 
 // Networks are the address ranges that nodes need to know, chosen for the whole cluster.
 type Networks struct {
-	// Nodes is the range of the addresses of management ports.
-	Nodes NodeNetwork `json:"nodes"`
+	// Nodes is the range of the IPv4 addresses of management ports. NodesIPv6 is that of their IPv6 addresses; zero
+	// if they have none.
+	Nodes     NodeNetwork `json:"nodes"`
+	NodesIPv6 NodeNetwork `json:"nodes-ipv6,omitzero"`
 	// Isolated is set if nodes have a port in each of their elan-instances instead.
 	Isolated bool `json:"isolated,omitempty"`
 	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
@@ -67,11 +69,19 @@ func (n *Networks) Routed() []netip.Prefix {
 }
 
 // Valid reports whether the ranges can be used.
-func (n *Networks) Valid() bool { return n.Isolated || n.Nodes.Numbers() > 0 }
+func (n *Networks) Valid() bool {
+	return n.Isolated || n.Nodes.Numbers() > 0 && n.Nodes.Addr().Is4() && (!n.NodesIPv6.IsValid() || n.NodesIPv6.Addr().Is6())
+}
+
+// IsolatesIPv6 reports whether nodes have a port in each of their elan-instances, and pods can have IPv6 addresses.
+// n may be nil.
+func (n *Networks) IsolatesIPv6() bool {
+	return n != nil && n.Isolated && slices.ContainsFunc(n.Pods, func(p netip.Prefix) bool { return p.Addr().Is6() })
+}
 
 // Equal reports whether both are the same.
 func (n *Networks) Equal(o *Networks) bool {
-	return n.Nodes == o.Nodes && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
+	return n.Nodes == o.Nodes && n.NodesIPv6 == o.NodesIPv6 && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
 		slices.Equal(n.NoMasquerade, o.NoMasquerade) && slices.EqualFunc(n.Gateways, o.Gateways, NetworkGateway.Equal) &&
 		slices.Equal(n.HostPorts, o.HostPorts)
 }
@@ -86,18 +96,22 @@ type NodeFact struct {
 	Owner string `json:"owner,omitempty"`
 }
 
-// NodeNetwork is a range of IPv4 addresses: one for the gateway, and three for every node, as a
+// NodeNetwork is a range of addresses: one for the gateway, and three for every node, as a
 // function of the node's number. Address and ServiceAddress ascend from the begin of the range, so
-// that nodes keep them from releases that gave them no third one. EdgeAddress descends from its end.
+// that nodes keep them from releases that gave them no third one. EdgeAddress descends from its end. Of an
+// IPv6 range only the first 2^32 addresses count.
 type NodeNetwork struct{ netip.Prefix }
 
 // size returns the number of addresses; 0 if the range cannot be used.
 func (n NodeNetwork) size() uint64 {
-	if !n.IsValid() || !n.Addr().Is4() || n.Bits() > 29 {
+	if !n.IsValid() || n.free() < 3 {
 		return 0
 	}
-	return 1 << (32 - n.Bits())
+	return 1 << min(n.free(), 32)
 }
+
+// free returns the number of bits after the prefix.
+func (n NodeNetwork) free() int { return n.Addr().BitLen() - n.Bits() }
 
 // Numbers returns the maximum number for a new node. Numbers start at 1.
 func (n NodeNetwork) Numbers() uint32 {
@@ -133,7 +147,8 @@ func (n NodeNetwork) EdgeAddress(number, last uint32) netip.Addr {
 	return n.nth(uint32(i))
 }
 
-// Number returns the number of the node that has an address in the range as its Address; 0 for none.
+// Number returns the number of the node that has an address in the range as its Address; 0 for none. The range is
+// of IPv4.
 func (n NodeNetwork) Number(a netip.Addr) uint32 {
 	if !a.Is4() || !n.IsValid() || !n.Contains(a) {
 		return 0
@@ -146,14 +161,31 @@ func (n NodeNetwork) Number(a netip.Addr) uint32 {
 	return i / 2
 }
 
+// nth returns an address of the range. The last 32 bits of a range that can be used have room for each.
 func (n NodeNetwork) nth(i uint32) netip.Addr {
-	first := n.Masked().Addr().As4()
-	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(first[:])+i)
-	return netip.AddrFrom4(a)
+	a := n.Masked().Addr().AsSlice()
+	last := a[len(a)-4:]
+	binary.BigEndian.PutUint32(last, binary.BigEndian.Uint32(last)+i)
+	nth, _ := netip.AddrFromSlice(a) // 4 or 16 bytes
+	return nth
 }
 
-// MAC returns the MAC address of a node's management port: 0a:58, then its IPv4 address.
+// MAC returns the MAC address of a node's management port: 0a:58, then its IPv4 address. The range is of IPv4.
 func (n NodeNetwork) MAC(number uint32) string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, n.Address(number).AsSlice()...)).String()
+}
+
+// NodesIsolatedIPv6 is the range of the IPv6 addresses that nodes have in isolated namespaces.
+var NodesIsolatedIPv6 = netip.MustParsePrefix("fd63:6f65:6272::/96")
+
+// IsolatedIPv6 returns the address that a node has in isolated namespaces beside its internal IPv4 address, which is
+// its last 32 bits; the zero value for a node with an internal IPv6 address. Packets with this address do not leave
+// the network of the pods.
+func IsolatedIPv6(node netip.Addr) netip.Addr {
+	if !node.Is4() {
+		return netip.Addr{}
+	}
+	a, v4 := NodesIsolatedIPv6.Addr().As16(), node.As4()
+	copy(a[12:], v4[:])
+	return netip.AddrFrom16(a)
 }

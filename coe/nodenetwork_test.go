@@ -32,9 +32,30 @@ func TestNodeNetwork(t *testing.T) {
 		require.True(t, n.Contains(n.ServiceAddress(n.Numbers())))
 	}
 	for _, none := range []coe.NodeNetwork{
-		{}, {Prefix: netip.MustParsePrefix("100.96.0.0/30")}, {Prefix: netip.MustParsePrefix("fd00::/64")},
+		{}, {Prefix: netip.MustParsePrefix("100.96.0.0/30")}, {Prefix: netip.MustParsePrefix("fd00::/126")},
 	} {
 		require.Zero(t, none.Numbers())
+	}
+}
+
+// The addresses of a node in an IPv6 range follow from its number too. A range has addresses for each number of an IPv4
+// range that is not larger.
+func TestNodeNetworkOfIPv6(t *testing.T) {
+	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+	require.Equal(t, "fd00:96::1", n.Gateway().String())
+	require.Equal(t, "fd00:96::4", n.Address(2).String())
+	require.Equal(t, "fd00:96::5", n.ServiceAddress(2).String())
+	require.Equal(t, "fd00:96::ffff:fffd", n.EdgeAddress(2, 2).String())
+	for bits := 0; bits <= 29; bits++ {
+		v4 := coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), bits)}
+		v6 := coe.NodeNetwork{Prefix: netip.PrefixFrom(n.Addr(), 96+bits)}
+		last := v4.Numbers()
+		require.Equal(t, last, v6.Numbers())
+		for _, number := range []uint32{1, last} {
+			require.True(t, v6.Has(number))
+			require.True(t, v6.Contains(v6.EdgeAddress(number, last)), "%d of %s", number, v6)
+			require.Positive(t, v6.EdgeAddress(number, last).Compare(v6.ServiceAddress(last)))
+		}
 	}
 }
 

@@ -59,12 +59,16 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		}
 	}
 	if numbered > 0 {
-		m.Add(netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0})
+		o := netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0}
+		if six := v.Networks.NodesIPv6; six.IsValid() {
+			o.PrefixIPv6, o.GatewayIPv6 = six.Masked(), six.Gateway()
+		}
+		m.Add(o)
 	}
 	for addr, n := range v.Nodes {
 		lacks := ""
 		if fact := v.Numbers[addr]; fact != nil && fact.Number != 0 {
-			port := managementPort(addr, n, network, fact.Number, last)
+			port := managementPort(addr, n, v.Networks, fact.Number, last)
 			m.Add(port)
 			if !port.EdgeAddress.IsValid() {
 				lacks = "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
@@ -82,10 +86,15 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 	return problems
 }
 
-func managementPort(addr netip.Addr, n *coe.Node, network coe.NodeNetwork, number, last uint32) netvirt.ManagementPort {
-	return netvirt.ManagementPort{
+func managementPort(addr netip.Addr, n *coe.Node, networks *coe.Networks, number, last uint32) netvirt.ManagementPort {
+	network := networks.Nodes
+	port := netvirt.ManagementPort{
 		Node: addr, Network: network.Masked(), Chassis: n.HostName,
 		Address: network.Address(number), ServiceAddress: network.ServiceAddress(number), EdgeAddress: network.EdgeAddress(number, last),
 		MAC: network.MAC(number),
 	}
+	if six := networks.NodesIPv6; six.Has(number) {
+		port.IPv6 = netvirt.NodeAddresses{Address: six.Address(number), Service: six.ServiceAddress(number), Edge: six.EdgeAddress(number, last)}
+	}
+	return port
 }

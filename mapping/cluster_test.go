@@ -62,6 +62,25 @@ func TestNodeNetworkFull(t *testing.T) {
 	}
 }
 
+// A node has IPv6 addresses if the cluster has a range for them.
+func TestNodesWithIPv6(t *testing.T) {
+	v := coe.ClusterView{
+		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}},
+		Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
+		Networks: &coe.Networks{
+			Nodes:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			NodesIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+		},
+	}
+	m := cluster(t, v, settings)
+	network := m[netvirt.NodeNetwork{Prefix: v.Networks.Nodes.Prefix}.Key()].(netvirt.NodeNetwork)
+	require.Equal(t, v.Networks.NodesIPv6.Prefix, network.PrefixIPv6)
+	require.Equal(t, "fd00:96::1", network.GatewayIPv6.String())
+	require.Equal(t, netvirt.NodeAddresses{
+		Address: netip.MustParseAddr("fd00:96::6"), Service: netip.MustParseAddr("fd00:96::7"), Edge: netip.MustParseAddr("fd00:96::ffff:fffc"),
+	}, m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort).IPv6)
+}
+
 // A node whose edge address belongs to a node with a number of a release that gave nodes two addresses has
 // none, which is a problem.
 func TestNodeWithoutAnEdgeAddress(t *testing.T) {
@@ -96,4 +115,14 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 	group, found := m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
 	require.True(t, found)
 	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32"), group.Prefixes)
+
+	store.Update(func(tx *coe.Tx) {
+		tx.SetNetworks(&coe.Networks{
+			Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NodesIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+		})
+		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: node1, SecondIP: netip.MustParseAddr("2001:db8::7")})
+	})
+	m, _ = mapping.Scope(store, netvirt.Cluster, settings)
+	group = m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
+	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32,2001:db8::7/128,fd00:96::6/128,fd00:96::7/128"), group.Prefixes)
 }

@@ -38,6 +38,8 @@ type Settings struct {
 	// ManagementPorts is set if nodes have management ports. These nodes lead packets to external
 	// addresses of services.
 	ManagementPorts bool
+	// NodesIPv6 is set if nodes with an internal IPv4 address have an IPv6 address in the network of the pods.
+	NodesIPv6 bool
 	// External are the ranges of external addresses of services. Pods reach those that the backend does not
 	// balance by their own nodes.
 	External netvirt.PrefixList

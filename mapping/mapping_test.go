@@ -96,7 +96,7 @@ func TestPod(t *testing.T) {
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
 }
 
-// In an isolated namespace the node has a port, behind the first block of the family of its address.
+// In an isolated namespace the node has a port, behind the first block of each family.
 func TestNodePort(t *testing.T) {
 	isolated := mapping.Settings{Isolation: mapping.IsolationNamespace, DHCPLeaseTime: 3600}
 	port := netvirt.NodePort{
@@ -127,13 +127,17 @@ func TestNodePort(t *testing.T) {
 		if prefix == "10.11.2.16/29" {
 			port.Network = is
 		}
+		if is.Addr().Is6() {
+			port.IPv6, port.NetworkIPv6 = netip.MustParseAddr("fd63:6f65:6272::192.168.33.12"), is
+		}
 		require.Equal(t, []netvirt.Object{port}, ports(v), prefix)
 	}
 
 	six := view()
 	six.Blocks[0].Prefix, six.Blocks[0].Gateway = netip.MustParsePrefix("fd00::/120"), netip.MustParseAddr("fd00::1")
 	addPod(&six, uid1, "busybox1", "fd00::2")
-	require.Empty(t, ports(six), "the node has no address of that family")
+	port.Network = netip.Prefix{}
+	require.Equal(t, []netvirt.Object{port}, ports(six))
 }
 
 // TC 2 and TC 3: attach a pod to a service, remove it from the service.

@@ -251,12 +251,15 @@ func (b *builder) aces(acl string, e entry) {
 }
 
 // nodeACL adds the ACL for what pods and their own node may do: everything that is not withheld. The
-// management port of a node has an IPv4 address.
+// management port of a node always has an IPv4 address, and can have an IPv6 address, like a port in an elan-instance.
 func (b *builder) nodeACL(node netip.Addr, e *elan) {
 	name, has := nodeACLName(b.Namespace, node), hasIPv4
 	addresses := []netip.Addr{node}
 	if e.node != nil {
 		addresses = append(addresses, e.node.InternalIP, e.node.ExternalIP)
+	}
+	if b.NodesIPv6 {
+		has |= hasIPv6
 	}
 	for _, a := range addresses {
 		if a.IsValid() {

@@ -184,17 +184,26 @@ func elanInstance(e *elan) netvirt.ELANInstance {
 	return o
 }
 
-// nodePorts gives each node a port in its elan-instance, if the namespace is isolated. There is
-// none while no pod has an address of the family of the node's address.
+// nodePorts gives each node a port in its elan-instance, if the namespace is isolated. It has an address in each
+// family that pods have.
 func (b *builder) nodePorts() {
 	if !b.Isolated() {
 		return
 	}
 	for node, e := range b.elans {
-		if block := e.gatewayFor(node); e.first != nil && block != nil {
-			b.rest.Add(netvirt.NodePort{
-				ELAN: e.name, Network: block.Prefix, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis(),
-			})
+		if e.first == nil {
+			continue
+		}
+		port := netvirt.NodePort{ELAN: e.name, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis()}
+		if block := e.gatewayFor(node); block != nil {
+			port.Network = block.Prefix
+		}
+		six := coe.IsolatedIPv6(node)
+		if block := e.gatewayFor(six); six.IsValid() && block != nil {
+			port.IPv6, port.NetworkIPv6 = six, block.Prefix
+		}
+		if len(port.Addresses()) > 0 {
+			b.rest.Add(port)
 		}
 	}
 }

@@ -387,7 +387,15 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 			addresses = append(addresses, n.ExternalIP)
 		}
 		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
-			addresses = append(addresses, port.Address, port.ServiceAddress)
+			for _, a := range port.Families() {
+				addresses = append(addresses, a.Address, a.Service)
+				if n.SecondIP.IsValid() && n.SecondIP.Is4() == a.Address.Is4() {
+					addresses = append(addresses, n.SecondIP)
+				}
+			}
+		}
+		if six := coe.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
+			addresses = append(addresses, six)
 		}
 		var prefixes []netip.Prefix
 		for _, a := range addresses {

@@ -125,6 +125,7 @@ func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settin
 	s.Limits = limits(name, backend.Kinds())
 	nodes := b.nodes(backend.Kinds())
 	s.NodePorts, s.HostPorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.ManagementPorts()
+	s.NodesIPv6 = nodes.HasIPv6()
 	s.External = netvirt.NewPrefixList(nodes.External...)
 	return s
 }

@@ -37,6 +37,19 @@ func (s Settings) Put(ns netns.NsHandle, name, value string) (changed bool, err 
 	return changed, nil
 }
 
+// Get reads a setting of a network namespace. name is that of Put.
+func (s Settings) Get(ns netns.NsHandle, name string) (value string, err error) {
+	err = Inside(ns, func() error {
+		is, err := os.ReadFile(s.path(name))
+		value = string(bytes.TrimSpace(is))
+		return err
+	})
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", name, err)
+	}
+	return value, nil
+}
+
 // Writable returns an error if the settings of this thread's network namespace cannot be
 // written.
 func (s Settings) Writable() error {

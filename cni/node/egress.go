@@ -63,7 +63,7 @@ func (w *wanted) addEgress(part *uplink.Egress) error {
 			return fmt.Errorf("egress-changed from the bridge: port %q has an invalid address", a.Name)
 		}
 		suffix := fmt.Sprintf("%d-%d", a.Number, a.NextHop.As4()[3]&7)
-		p := pair{link: egressLink + suffix, port: egressPort + suffix, iface: a.Name, address: a.NextHop, mac: mac, loose: true}
+		p := pair{link: egressLink + suffix, port: egressPort + suffix, iface: a.Name, addresses: []netip.Addr{a.NextHop}, mac: mac, loose: true}
 		w.pairs = append(w.pairs, p)
 		w.egress = append(w.egress, egressWay{p.link, p.port, a.Egress, a.Owner})
 	}
@@ -123,28 +123,28 @@ func (w wanted) egressRules() (all []rule) {
 		return nil
 	}
 	links := egressLink + "*"
-	all = append(all, rule{egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(inBy(links), marked())})
+	all = append(all, rule{table4(), egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(inBy(links), marked())})
 	for _, e := range w.egress {
 		all = append(all, rule{
-			wayOut, fmt.Sprintf("from %s through other links than %s with source %s", e.link, linkName, e.address),
+			table4(), wayOut, fmt.Sprintf("from %s through other links than %s with source %s", e.link, linkName, e.address),
 			slices.Concat(inBy(e.link), outBy(linkName, expr.CmpOpNeq), snat(e.address)),
 		}, rule{
-			egressOnly, fmt.Sprintf("from %s with source %s", e.link, e.address),
-			slices.Concat(inBy(e.link), inNetwork(ipSource, single(e.address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
+			table4(), egressOnly, fmt.Sprintf("from %s with source %s", e.link, e.address),
+			slices.Concat(inBy(e.link), source(single(e.address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
 		})
 		if e.owner {
 			answers := slices.Concat(destination(single(e.address)), notAnswer(), dropped())
-			all = append(all, rule{egressIn, fmt.Sprintf("to %s only answers", e.address), answers}, rule{egressOwn, fmt.Sprintf("not to %s", e.address), answers})
+			all = append(all, rule{table4(), egressIn, fmt.Sprintf("to %s only answers", e.address), answers}, rule{table4(), egressOwn, fmt.Sprintf("not to %s", e.address), answers})
 		}
 	}
 	out := slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq))
 	all = append(all,
-		rule{egressOnly, fmt.Sprintf("from %s with another source by TCP: noted", links), slices.Concat(out, noted(unix.IPPROTO_TCP))},
-		rule{egressOnly, fmt.Sprintf("from %s with another source by UDP: noted", links), slices.Concat(out, noted(unix.IPPROTO_UDP))},
-		rule{egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, linkName), slices.Concat(out, dropped())},
+		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by TCP: noted", links), slices.Concat(out, noted(unix.IPPROTO_TCP))},
+		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by UDP: noted", links), slices.Concat(out, noted(unix.IPPROTO_UDP))},
+		rule{table4(), egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, linkName), slices.Concat(out, dropped())},
 		rule{
-			noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, linkName),
-			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpEq), sameDestination(), reject()),
+			table4(), noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, linkName),
+			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpEq), sameDestination(), reject(table4())),
 		})
 	return append(all, databaseRules(links, w.databases, databasesHere, databasesThere)...)
 }

@@ -103,7 +103,7 @@ func TestEgressRules(t *testing.T) {
 	r.sendStray()
 	r.seen("2", "0")
 	w := wanted{
-		nodes:  netip.MustParsePrefix("100.96.0.0/16"),
+		ipv4:   family{source: netip.MustParseAddr("100.96.0.2"), nodes: netip.MustParsePrefix("100.96.0.0/16")},
 		egress: []egressWay{{link: "coe-eg1-2", port: "coeg1-2", address: netip.MustParseAddr(egressAddress), owner: true}},
 	}
 	for _, want := range []bool{true, false} {

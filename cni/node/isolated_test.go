@@ -3,6 +3,7 @@ package node
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,21 @@ func TestNamespaces(t *testing.T) {
 	require.Contains(t, w.show(), "node:192.168.33.11:port:b 10.42.0.9/32 10.42.0.2/32")
 	require.Equal(t, unreached("a/one: pod b/same of this node has the same address 10.42.0.2"), w.unreached)
 
+	both := isolatedPlace()
+	both.IPv6.Address = netip.MustParseAddr("fd63:6f65:6272::c0a8:210b")
+	w, err = newWanted(both, records(pods), nil)
+	require.NoError(t, err)
+	require.ElementsMatch(t, []string{
+		"node:192.168.33.11:port:a 10.42.0.2/32 fd00::2/128 10.42.0.3/32", "node:192.168.33.11:port:b 10.42.0.9/32",
+		"node:192.168.33.11:port:c", "node:192.168.33.11:port:d fd00::9/128",
+	}, w.show())
+	require.Len(t, w.unreached, 2)
+	for _, p := range w.pairs {
+		has := p.link == linkOf("a") || p.link == linkOf("d")
+		require.Equal(t, has, p.ipv6, "only links to pods with IPv6 addresses have IPv6")
+		require.Equal(t, has, slices.Equal([]netip.Addr{both.IPv6.Address}, p.addresses))
+	}
+
 	six := isolatedPlace()
 	six.Address = netip.MustParseAddr("fd00:33::11")
 	w, err = newWanted(six, records(map[string][]string{"a/one": {"10.42.0.2", "fd00::2"}}), nil)
@@ -108,13 +124,14 @@ table inet coe-bridge {
 		type filter hook input priority filter; policy accept;
 		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
 		iifname "coe-*" fib saddr . iif oif missing counter packets 0 bytes 0 drop comment "from coe-* only from pods that are routed there"
+		iifname "coe-*" ip6 saddr fe80::/10 meta l4proto != ipv6-icmp counter packets 0 bytes 0 drop comment "from coe-* with link-local addresses only ICMPv6"
 	}
 }`), strings.TrimSpace(run("nft list table inet coe-bridge")))
 	require.NotContains(t, run("nft list ruleset"), "chain way-out")
 	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge no-forward", "flush chain inet coe-bridge own-pods"} {
 		run("nft " + taken)
 		twice(t, func() (bool, error) { return putRules(ns, w) })
-		require.Equal(t, 7, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
+		require.Equal(t, 8, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
 	}
 	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
 	require.NotContains(t, run("nft list ruleset"), "coe-*")
@@ -139,7 +156,11 @@ func TestIsolatedLinksAndRoutes(t *testing.T) {
 				if there, err := p.exists(ns); err == nil && !there {
 					require.NoError(t, links.Make(n.pair(w, p)))
 				}
-				_, err := n.putLink(t.Context(), w, p)
+				_, err := n.putSettings(p)
+				require.NoError(t, err)
+				_, err = n.putLink(t.Context(), w, p)
+				require.NoError(t, err)
+				_, err = putAddress(ns, p)
 				require.NoError(t, err)
 				changed, err := putAddress(ns, p)
 				require.NoError(t, err)

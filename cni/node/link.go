@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"path/filepath"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -79,7 +80,7 @@ func (n *Node) putLink(ctx context.Context, w wanted, p pair) (changed bool, err
 			is := l.Attrs()
 			setUp := func() error { return h.LinkSetUp(l) }
 			if name == p.link {
-				setUp = func() error { return n.setUp(ctx, w, p) }
+				setUp = func() error { return links.Configure(ctx, n.pair(w, p)) }
 			}
 			for _, step := range []struct {
 				holds bool
@@ -103,42 +104,49 @@ func (n *Node) putLink(ctx context.Context, w wanted, p pair) (changed bool, err
 	return changed, err
 }
 
-// setUp sets the own end of a pair up. Pods can send to it, so it must not take a default route
-// from router advertisements.
-func (n *Node) setUp(ctx context.Context, w wanted, p pair) error {
-	disabled := "0"
-	if w.source.Is4() {
-		disabled = "1"
+// putSettings sets the settings of the own end of a pair. Pods can send to it, so it must not take a default route
+// from router advertisements. OVN and the bridge ensure that its addresses are unique.
+func (n *Node) putSettings(p pair) (changed bool, err error) {
+	disabled := "1"
+	if p.ipv6 {
+		disabled = "0"
 	}
-	for _, setting := range [][2]string{{"accept_ra", "0"}, {"disable_ipv6", disabled}} {
-		_, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv6/conf", p.link, setting[0]), setting[1])
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // the kernel has no IPv6
-			return err
+	for _, setting := range [][2]string{{"accept_ra", "0"}, {"accept_dad", "0"}, {"disable_ipv6", disabled}} {
+		put, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv6/conf", p.link, setting[0]), setting[1])
+		if err != nil && (p.ipv6 || !errors.Is(err, fs.ErrNotExist)) { // else the kernel has no IPv6
+			return changed, err
 		}
+		changed = changed || put
 	}
 	if p.loose {
-		if _, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", p.link, "rp_filter"), "2"); err != nil {
-			return err
-		}
+		put, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", p.link, "rp_filter"), "2")
+		return changed || put, err
 	}
-	return links.Configure(ctx, n.pair(w, p))
+	return changed, nil
 }
 
-// putAddress sets the address of the node's own end, and removes all others.
+// putAddress sets the addresses of the node's own end, and removes all others except link-local IPv6 addresses.
 func putAddress(ns netns.NsHandle, p pair) (changed bool, err error) {
 	err = links.At(ns, func(h *netlink.Handle) error {
 		l, err := h.LinkByName(p.link)
 		if err != nil {
 			return fmt.Errorf("find link %s: %w", p.link, err)
 		}
-		all, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(l, netlink.FAMILY_V4) })
+		all, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(l, netlink.FAMILY_ALL) })
 		if err != nil {
 			return fmt.Errorf("list addresses of link %s: %w", p.link, err)
 		}
-		has := !p.address.IsValid()
+		missing := slices.Clone(p.addresses)
+		if p.ipv6 { // the kernel needs it to find neighbours, and does not always make one
+			missing = append(missing, linkLocal(p.mac))
+		}
 		for _, a := range all {
-			if links.PrefixOf(a.IPNet) == netip.PrefixFrom(p.address, 32) {
-				has = true
+			is := links.PrefixOf(a.IPNet)
+			if i := slices.Index(missing, is.Addr()); i >= 0 && is == prefixOf(is.Addr()) {
+				missing = slices.Delete(missing, i, i+1)
+				continue
+			}
+			if is.Addr().Is6() && is.Addr().IsLinkLocalUnicast() {
 				continue
 			}
 			changed = true
@@ -146,24 +154,94 @@ func putAddress(ns netns.NsHandle, p pair) (changed bool, err error) {
 				return fmt.Errorf("remove address %s of link %s: %w", a.IPNet, p.link, err)
 			}
 		}
-		if has {
-			return nil
-		}
-		changed = true
-		if err := h.AddrReplace(l, &netlink.Addr{IPNet: links.IPNet(single(p.address))}); err != nil {
-			return fmt.Errorf("add address %s to link %s: %w", p.address, p.link, err)
+		for _, a := range missing {
+			changed = true
+			address := &netlink.Addr{IPNet: links.IPNet(prefixOf(a))}
+			if a.Is6() {
+				address.Flags = unix.IFA_F_NODAD // the bridge ensures that the address is unique
+			}
+			if err := h.AddrReplace(l, address); err != nil {
+				return fmt.Errorf("add address %s to link %s: %w", a, p.link, err)
+			}
 		}
 		return nil
 	})
 	return changed, err
 }
 
+// prefixOf returns an address of a link with the length of its prefix.
+func prefixOf(a netip.Addr) netip.Prefix {
+	if a.Is6() && a.IsLinkLocalUnicast() {
+		return netip.PrefixFrom(a, 64)
+	}
+	return single(a)
+}
+
+// linkLocal returns the link-local IPv6 address of a MAC address (RFC 4291, appendix A).
+func linkLocal(m net.HardwareAddr) netip.Addr {
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: m[0] ^ 2, 9: m[1], 10: m[2], 11: 0xff, 12: 0xfe, 13: m[3], 14: m[4], 15: m[5]})
+}
+
 // allowForwarding enables forwarding of pods' traffic in the node's kernel.
-func (n *Node) allowForwarding() (changed bool, err error) {
+func (n *Node) allowForwarding(w wanted) (changed bool, err error) {
 	if changed, err = n.cfg.Settings.Put(n.cfg.Netns, "ipv4/ip_forward", "1"); err != nil {
 		return changed, fmt.Errorf("enable IP forwarding: %w", err)
 	}
-	return changed, nil
+	if !w.ipv6.source.IsValid() {
+		return changed, nil
+	}
+	is, err := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)
+	n.forwards = n.forwards || err == nil && is != "1"
+	if err == nil && n.forwards {
+		err = n.keepAdvertisements()
+	}
+	put := false
+	if err == nil {
+		put, err = n.cfg.Settings.Put(n.cfg.Netns, forwardingIPv6, "1")
+	}
+	if err != nil {
+		return changed || put, fmt.Errorf("enable IPv6 forwarding: %w", err)
+	}
+	return changed || put, nil
+}
+
+// forwardingIPv6 is the setting that lets the kernel forward IPv6 packets. It has no effect for a single link.
+const forwardingIPv6 = "ipv6/conf/all/forwarding"
+
+// keepAdvertisements lets the links of the node that accept router advertisements accept them although the node forwards.
+// Otherwise the kernel would ignore them from then on, and remove the default routes that came from them.
+func (n *Node) keepAdvertisements() error {
+	var names, kept []string
+	err := links.At(n.cfg.Netns, func(h *netlink.Handle) error {
+		all, err := links.Dump(h.LinkList)
+		for _, l := range all {
+			if g := l.Attrs().Group; g != group && g != links.Group && l.Attrs().Flags&net.FlagLoopback == 0 {
+				names = append(names, l.Attrs().Name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	for _, name := range names {
+		setting := filepath.Join("ipv6/conf", name, "accept_ra")
+		is, err := n.cfg.Settings.Get(n.cfg.Netns, setting)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && is != "1" {
+			continue
+		}
+		if err == nil {
+			_, err = n.cfg.Settings.Put(n.cfg.Netns, setting, "2")
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		kept = append(kept, name)
+	}
+	if len(kept) > 0 {
+		n.log.Info("the node forwards IPv6 packets now; set accept_ra to 2, so that these links still accept router advertisements", "links", kept)
+	}
+	return nil
 }
 
 // find returns a link by its name, or nil if there is none.

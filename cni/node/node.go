@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"slices"
@@ -88,14 +89,15 @@ type Node struct {
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
-	// failure, portsFailure, answersFailure and forgetFailure were logged last.
-	failure, portsFailure, answersFailure, forgetFailure string
+	// failure, portsFailure, answersFailure, forgetFailure and withoutIPv6 were logged last.
+	failure, portsFailure, answersFailure, forgetFailure, withoutIPv6 string
 	// version is the version of the part in egress addresses that is in force; empty if none is.
 	version string
 	// announced is when the egress addresses of the node were announced last.
 	announced time.Time
 	owns      bool // a NIC has an egress address
 	looked    bool // for egress addresses of a former process
+	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
 	// unreached was logged last.
@@ -441,13 +443,45 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 	return changes, unfit, errors.Join(left, err, failed)
 }
 
+// minIPv6 is the smallest MTU of links with IPv6 (RFC 8200). The kernel has no IPv6 on others.
+const minIPv6 = 1280
+
+// usable returns a place without IPv6 if the node cannot have IPv6, and logs why.
+func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink.Place {
+	if place.IPv6 == (uplink.PlaceIPv6{}) {
+		return place
+	}
+	_, unread := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)
+	var why error
+	switch {
+	case errors.Is(unread, fs.ErrNotExist): // another error comes again where it matters
+		why = errors.New("the kernel of the node has no IPv6")
+	case mtu < minIPv6:
+		why = fmt.Errorf("links have the MTU %d, and IPv6 needs %d", mtu, minIPv6)
+	}
+	n.logFailure(ctx, "the node connects to pods by IPv4 only", why, &n.withoutIPv6)
+	if why == nil {
+		return place
+	}
+	without := *place
+	without.IPv6 = uplink.PlaceIPv6{}
+	return &without
+}
+
 // wanted returns the wanted state of the node.
 func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egress) (wanted, error) {
 	routed, err := routedHosts(n.cfg.Netns)
 	if err != nil {
 		return wanted{}, err
 	}
-	w, err := newWanted(place, n.cfg.Uplink.Records(), routed)
+	mtu := place.MTU
+	if mtu == 0 {
+		if mtu, err = n.cfg.MTU(ctx); err != nil {
+			return wanted{}, err
+		}
+	}
+	w, err := newWanted(n.usable(ctx, place, mtu), n.cfg.Uplink.Records(), routed)
+	w.mtu = mtu
 	if err == nil && part != nil {
 		err = w.addEgress(part)
 	}
@@ -465,10 +499,7 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 	if part != nil { // a pod could keep the bridge from being answered
 		w.databases = append(w.databases, part.Port)
 	}
-	if w.mtu = place.MTU; w.mtu == 0 {
-		w.mtu, err = n.cfg.MTU(ctx)
-	}
-	return w, err
+	return w, nil
 }
 
 // join removes what is not wanted, and creates what is missing. Each step finds what it needs
@@ -484,7 +515,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}
 	step("link", func() (bool, error) { return n.removeOthers(ctx, w.pairs) })
 	if !w.isolated {
-		step("forwarding", n.allowForwarding)
+		step("forwarding", func() (bool, error) { return n.allowForwarding(w) })
 	}
 	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
 	// isolated namespaces, or let pods leave without their egress address.
@@ -501,6 +532,7 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 	}
 	for _, p := range w.pairs {
 		if step("link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
+			step("settings", func() (bool, error) { return n.putSettings(p) })
 			step("link", func() (bool, error) { return n.putLink(ctx, w, p) })
 			step("addresses", func() (bool, error) { return putAddress(n.cfg.Netns, p) })
 		}
@@ -515,12 +547,12 @@ func (n *Node) join(ctx context.Context, w wanted) (changes []string, err error)
 }
 
 // forgetOthers ends the connections of others whose source is the service address: once, when the rules give
-// others the edge address. The kernel keeps the source of a connection.
+// others the edge address. The kernel keeps the source of a connection. IPv6 came after edge addresses.
 func (n *Node) forgetOthers(w wanted) error {
-	if !w.edge.IsValid() || n.othersForgotten {
+	if !w.ipv4.edge.IsValid() || n.othersForgotten {
 		return nil
 	}
-	err := nodeports.ForgetOthers(n.cfg.Netns, w.service)
+	err := nodeports.ForgetOthers(n.cfg.Netns, w.ipv4.service)
 	n.othersForgotten = err == nil
 	return err
 }

@@ -3,6 +3,7 @@ package node
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -60,6 +61,18 @@ func place() *uplink.Place {
 		},
 		NoMasquerade: []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24")},
 	}
+}
+
+// place6 is place with IPv6 addresses.
+func place6() *uplink.Place {
+	p := place()
+	p.IPv6 = uplink.PlaceIPv6{
+		Address: netip.MustParseAddr("fd00:96::2"), Length: 64, Gateway: netip.MustParseAddr("fd00:96::1"),
+		Service: netip.MustParseAddr("fd00:96::3"), Edge: netip.MustParseAddr("fd00:96::ffff:fffe"),
+	}
+	p.Services = append(p.Services, netip.MustParsePrefix("fd00:10::/108"))
+	p.NoMasquerade = append(p.NoMasquerade, netip.MustParsePrefix("2001:db8::/32"))
+	return p
 }
 
 func wantedOf(t *testing.T, p *uplink.Place) wanted {
@@ -152,6 +165,64 @@ table inet coe-bridge {
 	require.NotContains(t, run("nft list ruleset"), tableName)
 }
 
+// A node with IPv6 addresses has the rules for IPv6 too, and no others change.
+func TestRulesOfIPv6(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	_, err := putRules(ns, wantedOf(t, place()))
+	require.NoError(t, err)
+	before := run("nft list table ip coe-bridge; nft list table inet coe-bridge")
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place6())) })
+	require.Equal(t, before, run("nft list table ip coe-bridge; nft list table inet coe-bridge"))
+	require.Equal(t, strings.TrimSpace(`
+table ip6 coe-bridge {
+	chain no-return {
+		type filter hook forward priority filter; policy accept;
+		iifname != "coe0" oifname "coe0" fib saddr type local counter packets 0 bytes 0 drop comment "from elsewhere not with an address of the node"
+		iifname != "coe0" oifname "coe0" fib saddr oifname "coe0" counter packets 0 bytes 0 drop comment "from elsewhere not with an address that is routed to coe0"
+		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmpv6 addr-unreachable comment "from coe0 not back to it, except by a node port"
+		iifname != "coe0" oifname "coe0" ip6 saddr fd00:96::/64 counter packets 0 bytes 0 drop comment "from nodes fd00:96::/64 to pods only by coe0"
+	}
+
+	chain way-out {
+		type nat hook postrouting priority srcnat; policy accept;
+		oifname "coe0" ip6 daddr fd00:10::/108 fib saddr type local counter packets 0 bytes 0 snat to fd00:96::3 comment "from the node to services fd00:10::/108 through coe0 with source fd00:96::3"
+		oifname "coe0" ip6 daddr fd00:10::/108 counter packets 0 bytes 0 snat to fd00:96::ffff:fffe comment "from others to services fd00:10::/108 through coe0 with source fd00:96::ffff:fffe"
+		iifname "coe0" oifname != "coe0" ip6 daddr 2001:db8::/32 counter packets 0 bytes 0 return comment "from coe0 to 2001:db8::/32 with the address of the pod"
+		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
+	}
+}`), strings.TrimSpace(run("nft list table ip6 coe-bridge")))
+	run("nft flush chain ip6 coe-bridge no-return")
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place6())) })
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
+	require.NotContains(t, run("nft list ruleset"), "ip6 coe-bridge")
+}
+
+// A node that begins to forward IPv6 packets accepts router advertisements as before, and keeps the default route that
+// came from one. It changes no other setting.
+func TestForwardingKeepsAdvertisements(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	run("ip link add eth0 type veth peer name eth1; ip link add eth2 type veth peer name eth3; ip link add tap1 group 3086 type veth peer name tap2" +
+		"; ip link set eth0 up; ip link set eth1 up; sysctl -qw net.ipv6.conf.eth2.accept_ra=0" +
+		"; ip -6 route add default via fe80::1 dev eth0 proto ra")
+	n := &Node{cfg: Config{Netns: ns}, log: slog.New(slog.DiscardHandler)}
+	twice(t, func() (bool, error) { return n.allowForwarding(wantedOf(t, place())) })
+	require.Contains(t, run("sysctl net.ipv6.conf.all.forwarding net.ipv6.conf.eth0.accept_ra"), "forwarding = 0\nnet.ipv6.conf.eth0.accept_ra = 1")
+	twice(t, func() (bool, error) { return n.allowForwarding(wantedOf(t, place6())) })
+	for setting, want := range map[string]string{"all.forwarding": "1", "eth0.accept_ra": "2", "eth2.accept_ra": "0", "tap1.accept_ra": "1", "lo.accept_ra": "1"} {
+		require.Equal(t, want, strings.TrimSpace(run("sysctl -n net.ipv6.conf."+setting)), setting)
+	}
+	require.Contains(t, run("ip -6 route show default"), "via fe80::1")
+	run("sysctl -qw net.ipv6.conf.eth0.accept_ra=1")
+	_, err := n.allowForwarding(wantedOf(t, place6()))
+	require.NoError(t, err)
+	require.Equal(t, "2", strings.TrimSpace(run("sysctl -n net.ipv6.conf.eth0.accept_ra")))
+	run("sysctl -qw net.ipv6.conf.eth0.accept_ra=1")
+	n = &Node{cfg: Config{Netns: ns}, log: n.log}
+	changed, err := n.allowForwarding(wantedOf(t, place6()))
+	require.NoError(t, err)
+	require.False(t, changed, "others decide on a node that forwards")
+}
+
 // Connections of others with the service address as source end once, when the node has an edge address.
 func TestForgetOthers(t *testing.T) {
 	ns, _ := inNewNamespace(t)
@@ -163,7 +234,7 @@ func TestForgetOthers(t *testing.T) {
 		require.NoError(t, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, &netlink.ConntrackFlow{
 			FamilyType: unix.AF_INET, TimeOut: 100,
 			Forward: netlink.IPTuple{SrcIP: client, DstIP: to, SrcPort: 1000, DstPort: 80, Protocol: unix.IPPROTO_UDP},
-			Reverse: netlink.IPTuple{SrcIP: to, DstIP: w.service.AsSlice(), SrcPort: 80, DstPort: 1000, Protocol: unix.IPPROTO_UDP},
+			Reverse: netlink.IPTuple{SrcIP: to, DstIP: w.ipv4.service.AsSlice(), SrcPort: 80, DstPort: 1000, Protocol: unix.IPPROTO_UDP},
 		}))
 	}
 	n := &Node{cfg: Config{Netns: ns}}
@@ -176,7 +247,7 @@ func TestForgetOthers(t *testing.T) {
 	}
 	create()
 	without := w
-	without.edge = netip.Addr{}
+	without.ipv4.edge = netip.Addr{}
 	forget(without, 1)
 	forget(w, 0)
 	create()
@@ -234,6 +305,56 @@ func TestLinkAddressesRoutes(t *testing.T) {
 	require.Empty(t, run("ip route"))
 }
 
+// The link gets IPv6 addresses and routes, also if it was there before without IPv6, and loses them again.
+func TestLinkAddressesRoutesOfIPv6(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	n := &Node{cfg: Config{Netns: ns}}
+	put := func(p *uplink.Place, changes bool) {
+		t.Helper()
+		w := wantedOf(t, p)
+		all := false
+		for _, do := range []func() (bool, error){
+			func() (bool, error) { return n.putSettings(w.pairs[0]) },
+			func() (bool, error) { return n.putLink(t.Context(), w, w.pairs[0]) },
+			func() (bool, error) { return putAddress(ns, w.pairs[0]) },
+			func() (bool, error) { return putRoutes(ns, w) },
+		} {
+			changed, err := do()
+			require.NoError(t, err)
+			all = all || changed
+		}
+		require.Equal(t, changes, all)
+	}
+	require.NoError(t, links.Make(n.pair(wantedOf(t, place()), wantedOf(t, place()).pairs[0])))
+	put(place(), true)
+	put(place(), false)
+	require.NotContains(t, run("ip addr show dev coe0"), "inet6")
+	for _, harm := range []string{"true", "ip -6 addr flush dev coe0", "ip -6 route flush proto 206", "sysctl -qw net.ipv6.conf.coe0.disable_ipv6=1", "ip -6 addr add 2001:db8::1/64 dev coe0"} {
+		run(harm)
+		put(place6(), true)
+		put(place6(), false)
+		require.Equal(t, []string{
+			"fd00::/64 via fd00:96::1 dev coe0 src fd00:96::2 metric 1024",
+			"fd00:10::/108 via fd00:96::1 dev coe0 src fd00:96::2 metric 1024",
+			"fd00:96::3 via fd00:96::1 dev coe0 src fd00:96::2 metric 1024",
+			"fd00:96::ffff:fffe via fd00:96::1 dev coe0 src fd00:96::2 metric 1024",
+			"fd00:96::/64 dev coe0 src fd00:96::2 metric 1024",
+		}, withoutPreference(run("ip -6 route show proto 206")), harm)
+		require.Equal(t, 1, strings.Count(run("ip -6 -o addr show dev coe0 scope global"), "inet6"), harm)
+		require.Contains(t, run("ip -6 addr show dev coe0"), "fd00:96::2/128", harm)
+		require.Contains(t, run("ip -6 addr show dev coe0"), "fe80::858:64ff:fe60:2/64", "the kernel asks for neighbours with it")
+	}
+	put(place(), true)
+	require.NotContains(t, run("ip addr show dev coe0; ip -6 route"), "fd00")
+}
+
+func withoutPreference(out string) (all []string) {
+	for _, line := range routesOf(out) {
+		all = append(all, strings.TrimSuffix(line, " pref medium"))
+	}
+	return all
+}
+
 func routesOf(out string) (all []string) {
 	for line := range strings.Lines(out) {
 		all = append(all, strings.Join(strings.Fields(line), " "))
@@ -254,6 +375,17 @@ func TestOfOthers(t *testing.T) {
 	require.ErrorContains(t, err, "add route to 10.42.0.0/16: the node already has another route to it")
 	require.Contains(t, run("ip route"), "10.42.0.0/16 dev eth0")
 	require.Contains(t, run("ip route"), "10.96.0.0/12 via 100.96.0.1 dev coe0", "the other routes are still added")
+	w = wantedOf(t, place6())
+	_, err = n.putSettings(w.pairs[0])
+	require.NoError(t, err)
+	run("ip -6 addr add fd00::7/64 dev eth0 nodad")
+	for range 2 {
+		_, err = putAddress(ns, w.pairs[0])
+		require.NoError(t, err)
+		_, err = putRoutes(ns, w)
+		require.ErrorContains(t, err, "add route to fd00::/64: the node already has another route to it")
+		require.Contains(t, run("ip -6 route"), "fd00:10::/108 via fd00:96::1 dev coe0")
+	}
 	require.NoError(t, removeLink(ns, p.port))
 
 	run("ip link add coe0-port type veth peer name coe0")
@@ -310,14 +442,58 @@ func quiet(bell <-chan struct{}) {
 	}
 }
 
+// A link that is too small for IPv6 gets its IPv4 addresses.
+func TestSmallLink(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	n := &Node{cfg: Config{Netns: ns}}
+	for _, is := range []*uplink.Place{place(), isolatedPlace()} {
+		w, err := newWanted(is, records(map[string][]string{"a/one": {"10.42.0.2"}}), nil)
+		require.NoError(t, err)
+		w.mtu = 1200
+		p := w.pairs[0]
+		require.NoError(t, links.Make(n.pair(w, p)))
+		for range 2 {
+			_, err = n.putSettings(p)
+			require.NoError(t, err)
+			_, err = n.putLink(t.Context(), w, p)
+			require.NoError(t, err)
+			_, err = putAddress(ns, p)
+			require.NoError(t, err)
+		}
+		require.Contains(t, run("ip link show "+p.link), "mtu 1200")
+		require.Contains(t, run("ip link show "+p.link), ",UP")
+	}
+}
+
+// A node whose kernel has no IPv6 joins by IPv4.
+func TestKernelWithoutIPv6(t *testing.T) {
+	ns, _ := inNewNamespace(t)
+	n := &Node{cfg: Config{Netns: ns, Settings: links.Settings(t.TempDir())}}
+	n.log = slog.New(slog.DiscardHandler)
+	got := n.usable(t.Context(), place6(), 1442)
+	require.Contains(t, n.withoutIPv6, "the kernel of the node has no IPv6")
+	require.Equal(t, uplink.PlaceIPv6{}, got.IPv6)
+	require.Equal(t, place().Address, got.Address)
+	n = &Node{cfg: Config{Netns: ns}, log: n.log}
+	require.Equal(t, place6(), n.usable(t.Context(), place6(), minIPv6))
+	require.Empty(t, n.withoutIPv6)
+	require.Equal(t, uplink.PlaceIPv6{}, n.usable(t.Context(), place6(), minIPv6-1).IPv6)
+	require.Contains(t, n.withoutIPv6, "links have the MTU 1279, and IPv6 needs 1280")
+	require.Equal(t, place(), n.usable(t.Context(), place(), 576))
+}
+
 func TestUnreadablePlace(t *testing.T) {
 	for name, spoil := range map[string]func(*uplink.Place){
-		"no address":     func(p *uplink.Place) { p.Address = netip.Addr{} },
-		"IPv6":           func(p *uplink.Place) { p.Gateway = netip.MustParseAddr("fd00::1") },
-		"MAC address":    func(p *uplink.Place) { p.MAC = "x" },
-		"length":         func(p *uplink.Place) { p.Length = 33 },
-		"long MAC":       func(p *uplink.Place) { p.MAC = net.HardwareAddr(make([]byte, 8)).String() },
-		"nothing at all": func(p *uplink.Place) { *p = uplink.Place{} },
+		"no address":  func(p *uplink.Place) { p.Address = netip.Addr{} },
+		"IPv6":        func(p *uplink.Place) { p.Gateway = netip.MustParseAddr("fd00::1") },
+		"MAC address": func(p *uplink.Place) { p.MAC = "x" },
+		"length":      func(p *uplink.Place) { p.Length = 33 },
+		"long MAC":    func(p *uplink.Place) { p.MAC = net.HardwareAddr(make([]byte, 8)).String() },
+		"address of another family": func(p *uplink.Place) {
+			p.IPv6 = uplink.PlaceIPv6{Address: p.Address, Gateway: p.Gateway, Service: p.Service}
+		},
+		"IPv6 without a gateway": func(p *uplink.Place) { *p = *place6(); p.IPv6.Gateway = netip.Addr{} },
+		"nothing at all":         func(p *uplink.Place) { *p = uplink.Place{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := place()

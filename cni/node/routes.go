@@ -23,6 +23,10 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		if err != nil {
 			return err
 		}
+		taken, err := w.takenIPv6(h)
+		if err != nil {
+			return err
+		}
 		var missing []func() error
 		for _, p := range w.pairs {
 			l, failed := h.LinkByName(p.link)
@@ -34,6 +38,9 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 			for _, r := range p.routes {
 				is, found := have[index][r.to]
 				delete(have[index], r.to)
+				if taken[r.to] {
+					err = errors.Join(err, fmt.Errorf("add route to %s: %w", r.to, errTaken))
+				}
 				if !found || !w.same(is, r) {
 					missing = append(missing, func() error { return putRoute(h, w.kernel(index, r), found) })
 				}
@@ -53,6 +60,35 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		return err
 	})
 	return changed, err
+}
+
+// errTaken is why a route cannot be added, or has no effect.
+var errTaken = errors.New("the node already has another route to it; " +
+	"check whether the range is used elsewhere, and give pods, services and nodes ranges of their own")
+
+// takenIPv6 returns the prefixes to which the node has another IPv6 route than by our links. The kernel lets several
+// be there, with different metrics, unlike routes of IPv4, which RouteAdd refuses.
+func (w wanted) takenIPv6(h *netlink.Handle) (map[netip.Prefix]bool, error) {
+	if !w.ipv6.source.IsValid() {
+		return nil, nil
+	}
+	ours := map[int]bool{}
+	for _, p := range w.pairs {
+		if l, err := find(h, p.link); err == nil && l != nil {
+			ours[l.Attrs().Index] = true
+		}
+	}
+	all, err := links.Dump(func() ([]netlink.Route, error) { return h.RouteList(nil, netlink.FAMILY_V6) })
+	if err != nil {
+		return nil, fmt.Errorf("list IPv6 routes: %w", err)
+	}
+	taken := map[netip.Prefix]bool{}
+	for _, r := range all {
+		if r.Dst != nil && r.Protocol != protocol && !ours[r.LinkIndex] {
+			taken[links.PrefixOf(r.Dst)] = true
+		}
+	}
+	return taken, nil
 }
 
 // routedHosts returns the link of each single address that our routes lead to.
@@ -103,12 +139,12 @@ func ownRoutes(h *netlink.Handle) (map[int]map[netip.Prefix]netlink.Route, error
 func (w wanted) same(is netlink.Route, r route) bool {
 	via, _ := netip.AddrFromSlice(is.Gw)
 	src, _ := netip.AddrFromSlice(is.Src)
-	return via.Unmap() == r.via && src.Unmap() == w.source
+	return via.Unmap() == r.via && src.Unmap() == w.family(r.to.Addr()).source
 }
 
 func (w wanted) kernel(link int, r route) *netlink.Route {
 	out := &netlink.Route{
-		LinkIndex: link, Dst: links.IPNet(r.to), Src: w.source.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
+		LinkIndex: link, Dst: links.IPNet(r.to), Src: w.family(r.to.Addr()).source.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
 	}
 	if r.via.IsValid() {
 		out.Gw, out.Scope = r.via.AsSlice(), netlink.SCOPE_UNIVERSE
@@ -125,8 +161,7 @@ func putRoute(h *netlink.Handle, r *netlink.Route, replace bool) error {
 	err := do(r)
 	switch {
 	case errors.Is(err, unix.EEXIST):
-		return fmt.Errorf("add route to %s: the node already has another route to it; "+
-			"check whether the range is used elsewhere, and give pods, services and nodes ranges of their own", r.Dst)
+		return fmt.Errorf("add route to %s: %w", r.Dst, errTaken)
 	case err != nil:
 		return fmt.Errorf("add route to %s with source %s: %w", r.Dst, r.Src, err)
 	}

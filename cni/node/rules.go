@@ -19,7 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// tableName is the name of both our tables: the table of IPv4 rules, and the table of rules
+// tableName is the name of all our tables: the table of IPv4 rules, that of IPv6 rules, and the table of rules
 // for both IP families.
 const tableName = "coe-bridge"
 
@@ -54,6 +54,7 @@ func ofDatabase(port uint16) bool {
 
 // rule is an nftables rule. Its text identifies it: rules with equal texts are equal.
 type rule struct {
+	table *nftables.Table
 	chain string
 	text  string
 	exprs []expr.Any
@@ -74,8 +75,8 @@ func (w wanted) rules() []rule {
 func podRules() []rule {
 	drop := slices.Concat(inByGroup(links.Group), dropped())
 	return []rule{
-		{ownPods, "from links of pods only through OVN", drop},
-		{noForward, "from links of pods only through OVN", drop},
+		{tableBoth(), ownPods, "from links of pods only through OVN", drop},
+		{tableBoth(), noForward, "from links of pods only through OVN", drop},
 	}
 }
 
@@ -89,7 +90,7 @@ func dropped() []expr.Any {
 // own-pods    drops packets to the node whose source the node does not route to the same link:
 //
 //	from pods of other nodes, and from pods whose address another pod has. The node would
-//	answer to somebody else.
+//	answer to somebody else. A link-local address is on each link, so it is only for ICMPv6.
 //
 // no-forward  drops everything that the node would forward to or from these links. Otherwise a
 //
@@ -97,13 +98,14 @@ func dropped() []expr.Any {
 func isolatedRules() []rule {
 	own := linkPrefix + "*"
 	return []rule{
-		{ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
-		{noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), dropped())},
-		{noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), dropped())},
+		{tableBoth(), ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
+		{tableBoth(), ownPods, fmt.Sprintf("from %s with link-local addresses only ICMPv6", own), slices.Concat(inBy(own), linkLocalNotICMP(), dropped())},
+		{tableBoth(), noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), dropped())},
+		{tableBoth(), noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), dropped())},
 	}
 }
 
-// managementRules returns the rules for the link of the management port:
+// managementRules returns the rules for the link of the management port, in each family that the node has there:
 //
 // way-out    source NAT for traffic to services. Servers see an address that is not on any link of
 //
@@ -123,47 +125,83 @@ func isolatedRules() []rule {
 // no-return  rejects traffic of others to services while the node has no edge address, and drops
 //
 //	packets that come from elsewhere with an address of a node.
-func (w wanted) managementRules() []rule {
-	var all []rule
-	for _, to := range w.services {
+func (w wanted) managementRules() (all []rule) {
+	for _, f := range w.families() {
+		all = append(all, f.managementRules()...)
+	}
+	return all
+}
+
+func (f *family) managementRules() (all []rule) {
+	table := f.table()
+	for _, to := range f.services {
 		all = append(all, rule{
-			wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, linkName, w.service),
-			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), fromHere(), snat(w.service)),
+			table, wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, linkName, f.service),
+			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), fromHere(), snat(f.service)),
 		})
-		if !w.edge.IsValid() {
+		if !f.edge.IsValid() {
 			all = append(all, rule{
-				noReturn, fmt.Sprintf("from others not to services %s: the node has no edge address", to),
-				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), reject()),
+				table, noReturn, fmt.Sprintf("from others not to services %s: the node has no edge address", to),
+				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), reject(table)),
 			})
 		} else {
 			all = append(all, rule{
-				wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, linkName, w.edge),
-				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(w.edge)),
+				table, wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, linkName, f.edge),
+				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(f.edge)),
 			})
 		}
 	}
-	for _, to := range w.routed {
+	for _, to := range f.routed {
 		all = append(all, rule{
-			wayOut, fmt.Sprintf("from %s to %s with the address of the pod", linkName, to),
+			table, wayOut, fmt.Sprintf("from %s to %s with the address of the pod", linkName, to),
 			slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
 		})
 	}
+	if f.source.Is6() {
+		all = append(all, f.forged()...)
+	}
 	return append(all, rule{
-		wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
+		table, wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	}, rule{
-		noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
-		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), reject()),
+		table, noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
+		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), reject(table)),
 	}, rule{
-		noReturn, fmt.Sprintf("from nodes %s to pods only by %s", w.nodes, linkName),
-		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq), inNetwork(ipSource, w.nodes),
+		table, noReturn, fmt.Sprintf("from nodes %s to pods only by %s", f.nodes, linkName),
+		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq), source(f.nodes),
 			[]expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 	})
 }
 
+// forged returns rules that drop packets to the pod network that come from elsewhere with an address of the node, or
+// of the pod network. The kernel drops such IPv4 packets; for IPv6 it has neither a check of the node's own addresses nor
+// rp_filter. Policies allow the node, and it gets the service address at services.
+func (f *family) forged() []rule {
+	elsewhere := slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq))
+	return []rule{
+		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(elsewhere, fromHere(), dropped())},
+		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", linkName), slices.Concat(elsewhere, []expr.Any{
+			&expr.Fib{Register: register, FlagSADDR: true, ResultOIFNAME: true},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: append([]byte(linkName), make([]byte, unix.IFNAMSIZ-len(linkName))...)},
+		}, dropped())},
+	}
+}
+
+// table returns the table of the family.
+func (f *family) table() *nftables.Table {
+	if f.source.Is4() {
+		return table4()
+	}
+	return table6()
+}
+
 // reject refuses packets with ICMP, because there is no such host.
-func reject() []expr.Any {
-	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: hostUnreachable}}
+func reject(in *nftables.Table) []expr.Any {
+	code := uint8(hostUnreachable)
+	if in.Family == nftables.TableFamilyIPv6 {
+		code = addressUnreachable
+	}
+	return []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: code}}
 }
 
 // databaseRules returns rules that drop pods' traffic to the ports of databases, on this
@@ -177,7 +215,7 @@ func databaseRules(links string, further []uint16, chains ...string) (all []rule
 	for _, chain := range chains {
 		for _, ports := range ranges {
 			all = append(all, rule{
-				chain, fmt.Sprintf("from %s not to database ports %d-%d", links, ports[0], ports[1]),
+				tableBoth(), chain, fmt.Sprintf("from %s not to database ports %d-%d", links, ports[0], ports[1]),
 				slices.Concat(inBy(links), tcpTo(ports[0], ports[1]), dropped()),
 			})
 		}
@@ -197,9 +235,17 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		return false, err
 	}
 	for _, table := range tables() {
-		c.AddTable(table)
-		c.DelTable(table)
-		c.AddTable(table)
+		if slices.ContainsFunc(chains, func(c *nftables.Chain) bool { return c.Table.Family == table.Family }) {
+			c.AddTable(table)
+			c.DelTable(table)
+			c.AddTable(table)
+			continue
+		}
+		if there, err := hasTable(c, table); err != nil {
+			return false, err
+		} else if there {
+			c.DelTable(table)
+		}
 	}
 	for _, set := range w.egressSets() {
 		if err := c.AddSet(set, nil); err != nil {
@@ -209,7 +255,7 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	for _, chain := range chains {
 		c.AddChain(chain)
 		for _, r := range rules {
-			if r.chain == chain.Name {
+			if r.in(chain) {
 				c.AddRule(&nftables.Rule{
 					Table: chain.Table, Chain: chain, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text),
 				})
@@ -245,10 +291,14 @@ func removeRules(ns netns.NsHandle) (removed bool, err error) {
 	return removed, nil
 }
 
-func tables() []*nftables.Table { return []*nftables.Table{table4(), tableBoth()} }
+func tables() []*nftables.Table { return []*nftables.Table{table4(), table6(), tableBoth()} }
 
 func table4() *nftables.Table {
 	return &nftables.Table{Family: nftables.TableFamilyIPv4, Name: tableName}
+}
+
+func table6() *nftables.Table {
+	return &nftables.Table{Family: nftables.TableFamilyIPv6, Name: tableName}
 }
 
 func tableBoth() *nftables.Table {
@@ -264,17 +314,19 @@ func (w wanted) chains() []*nftables.Chain {
 			filter(tableBoth(), ownPods, nftables.ChainHookInput),
 		}
 	}
-	return slices.Concat(w.egressChains(), []*nftables.Chain{
-		filter(table4(), noReturn, nftables.ChainHookForward),
-		{
-			Table: table4(), Name: wayOut, Type: nftables.ChainTypeNAT,
+	all := w.egressChains()
+	for _, f := range w.families() {
+		all = append(all, filter(f.table(), noReturn, nftables.ChainHookForward), &nftables.Chain{
+			Table: f.table(), Name: wayOut, Type: nftables.ChainTypeNAT,
 			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
-		},
+		})
+	}
+	return append(all,
 		filter(tableBoth(), databasesHere, nftables.ChainHookInput),
 		filter(tableBoth(), databasesThere, nftables.ChainHookForward),
 		filter(tableBoth(), noForward, nftables.ChainHookForward),
 		filter(tableBoth(), ownPods, nftables.ChainHookInput),
-	})
+	)
 }
 
 func filter(table *nftables.Table, name string, hook *nftables.ChainHook) *nftables.Chain {
@@ -300,8 +352,9 @@ func hasRules(c *nftables.Conn, chains []*nftables.Chain, want []rule) (bool, er
 }
 
 func hasRulesOf(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chain, want []rule) (bool, error) {
+	chains = slices.DeleteFunc(slices.Clone(chains), func(c *nftables.Chain) bool { return c.Table.Family != table.Family })
 	if there, err := hasTable(c, table); !there || err != nil {
-		return false, err
+		return err == nil && len(chains) == 0, err
 	}
 	have, err := c.ListChainsOfTableFamily(table.Family)
 	if err != nil {
@@ -309,8 +362,7 @@ func hasRulesOf(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chai
 	}
 	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != tableName })
 	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
-	chains = slices.DeleteFunc(slices.Clone(chains), func(c *nftables.Chain) bool { return c.Table.Family != table.Family })
-	if !slices.EqualFunc(have, chains, sameChain) {
+	if len(chains) == 0 || !slices.EqualFunc(have, chains, sameChain) {
 		return false, nil
 	}
 	for _, chain := range chains {
@@ -318,12 +370,16 @@ func hasRulesOf(c *nftables.Conn, table *nftables.Table, chains []*nftables.Chai
 		if err != nil {
 			return false, fmt.Errorf("list nftables rules: %w", err)
 		}
-		here := slices.DeleteFunc(slices.Clone(want), func(r rule) bool { return r.chain != chain.Name })
+		here := slices.DeleteFunc(slices.Clone(want), func(r rule) bool { return !r.in(chain) })
 		if !slices.EqualFunc(rules, here, sameRule) {
 			return false, nil
 		}
 	}
 	return true, nil
+}
+
+func (r rule) in(c *nftables.Chain) bool {
+	return r.chain == c.Name && r.table.Family == c.Table.Family
 }
 
 func sameRule(is *nftables.Rule, w rule) bool {
@@ -338,8 +394,8 @@ func sameChain(a, b *nftables.Chain) bool {
 
 const register = 1
 
-// hostUnreachable is the code of ICMP host unreachable.
-const hostUnreachable = 1
+// hostUnreachable is the code of ICMP host unreachable, and addressUnreachable that of ICMPv6 address unreachable.
+const hostUnreachable, addressUnreachable = 1, 3
 
 // inBy and outBy match packets by the name of their link. A name that ends in * matches every
 // name that begins so.
@@ -377,8 +433,8 @@ func noRouteBack() []expr.Any {
 	}
 }
 
-// fromHere matches packets whose source is an address of the node. The kernel accepts no such packets from
-// elsewhere.
+// fromHere matches packets whose source is an address of the node. The kernel accepts no such IPv4 packets from
+// elsewhere, and the rules no such IPv6 packets (see forged).
 func fromHere() []expr.Any {
 	return []expr.Any{
 		&expr.Fib{Register: register, FlagSADDR: true, ResultADDRTYPE: true},
@@ -386,22 +442,42 @@ func fromHere() []expr.Any {
 	}
 }
 
-// The offsets of addresses in an IPv4 header.
-const ipSource, ipDestination = 12, 16
+// The offsets of addresses in an IPv4 header, and in an IPv6 header.
+const (
+	ipSource, ipDestination     = 12, 16
+	ipv6Source, ipv6Destination = 8, 24
+)
 
-// destination matches packets to a range of addresses.
-func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, to) }
+// source and destination match packets from and to a range of addresses.
+func source(from netip.Prefix) []expr.Any { return inNetwork(ipSource, ipv6Source, from) }
 
-// inNetwork matches packets with the address at an offset in a range.
-func inNetwork(offset uint32, network netip.Prefix) []expr.Any {
-	const size = 4
+func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, ipv6Destination, to) }
+
+// inNetwork matches packets with the address at an offset of the header of IPv4 or IPv6 in a range.
+func inNetwork(offset4, offset6 uint32, network netip.Prefix) []expr.Any {
+	offset, bits := offset4, network.Addr().BitLen()
+	if network.Addr().Is6() {
+		offset = offset6
+	}
+	size := uint32(bits / 8)
 	return []expr.Any{
 		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
 		&expr.Bitwise{
-			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(network.Bits(), 8*size), Xor: make([]byte, size),
+			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(network.Bits(), bits), Xor: make([]byte, size),
 		},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: network.Masked().Addr().AsSlice()},
 	}
+}
+
+// linkLocalNotICMP matches packets with a link-local IPv6 source that are not of ICMPv6, in the table of both families.
+func linkLocalNotICMP() []expr.Any {
+	return slices.Concat([]expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.NFPROTO_IPV6}},
+	}, source(netip.MustParsePrefix("fe80::/10")), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{unix.IPPROTO_ICMPV6}},
+	})
 }
 
 // sameDestination matches packets of connections whose destination is not translated.
@@ -428,9 +504,13 @@ func tcpTo(first, last uint16) []expr.Any {
 }
 
 func snat(as netip.Addr) []expr.Any {
+	family := uint32(unix.NFPROTO_IPV4)
+	if as.Is6() {
+		family = unix.NFPROTO_IPV6
+	}
 	return []expr.Any{
 		&expr.Counter{},
 		&expr.Immediate{Register: register, Data: as.AsSlice()},
-		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: unix.NFPROTO_IPV4, RegAddrMin: register},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: register},
 	}
 }

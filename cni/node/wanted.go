@@ -39,14 +39,9 @@ type wanted struct {
 	isolated bool
 	pairs    []pair           // sorted by link
 	mac      net.HardwareAddr // of pairs, except pairs of egress addresses
-	source   netip.Addr       // of the routes
-	nodes    netip.Prefix
-	service  netip.Addr // source of the node's own traffic to services
-	edge     netip.Addr // source of other traffic to services; zero if there must be none
-	services []netip.Prefix
-	// routed are the destinations outside the cluster to which pods keep their address.
-	routed []netip.Prefix
-	egress []egressWay // sorted by link
+	ipv4     family
+	ipv6     family
+	egress   []egressWay // sorted by link
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
 
@@ -55,14 +50,44 @@ type wanted struct {
 	databases         []uint16 // further ports of OVN's databases, in order
 }
 
+// family is what is wanted for one IP family.
+type family struct {
+	source   netip.Addr // of the routes; zero if the family is not used
+	nodes    netip.Prefix
+	service  netip.Addr // source of the node's own traffic to services
+	edge     netip.Addr // source of other traffic to services; zero if there must be none
+	services []netip.Prefix
+	// routed are the destinations outside the cluster to which pods keep their address.
+	routed []netip.Prefix
+}
+
+// family returns what is wanted for the family of an address.
+func (w *wanted) family(of netip.Addr) *family {
+	if of.Is4() {
+		return &w.ipv4
+	}
+	return &w.ipv6
+}
+
+// families returns what is wanted for each family that is used.
+func (w *wanted) families() (all []*family) {
+	for _, f := range []*family{&w.ipv4, &w.ipv6} {
+		if f.source.IsValid() {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // pair is a pair of links of the node, and the port in the switch.
 type pair struct {
 	link  string // the node's own end
 	port  string // the end in the switch
 	iface string // the iface-id of the port
-	// address is the address of the node's own end; zero if it has none. mac is that of both ends.
-	address netip.Addr
-	mac     net.HardwareAddr
+	// addresses are the addresses of the node's own end. mac is the MAC address of both ends.
+	addresses []netip.Addr
+	mac       net.HardwareAddr
+	ipv6      bool // the node's own end has IPv6
 	// loose: packets come in by the link from sources that are routed to another one.
 	loose  bool
 	routes []route // starting with the route that the others need
@@ -77,7 +102,7 @@ type route struct {
 // newWanted returns the wanted state of a node with interfaces. routed has the link of each
 // address that the node routes singly now.
 func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) (w wanted, err error) {
-	w = wanted{isolated: p.Isolated, source: p.Address}
+	w = wanted{isolated: p.Isolated}
 	if w.mac, err = net.ParseMAC(p.MAC); err != nil || len(w.mac) != 6 {
 		return w, fmt.Errorf("node-changed from the bridge: MAC address %q: want six octets", p.MAC)
 	}
@@ -87,37 +112,59 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 	case !p.Address.IsValid():
 		return w, fmt.Errorf("node-changed from the bridge: address %q is invalid", p.Address)
 	}
+	w.family(p.Address).source = p.Address
+	if p.Address.Is4() && p.IPv6.Address.Is6() {
+		w.ipv6.source = p.IPv6.Address
+	}
 	w.addNamespaces(p, interfaces, routed)
 	return w, nil
 }
 
-// addManagement adds the pair of the management port. The service address and the edge address are routed
-// through the gateway too: only the switch has them.
+// addManagement adds the pair of the management port.
 func (w *wanted) addManagement(p *uplink.Place) error {
-	for _, a := range []netip.Addr{p.Address, p.Service, p.Gateway} {
-		if !a.Is4() {
-			return fmt.Errorf("node-changed from the bridge: address %q is not an IPv4 address", a)
+	management := pair{link: linkName, port: portName, iface: p.Name, mac: w.mac}
+	four := uplink.PlaceIPv6{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
+	if err := w.addFamily(p, &management, four, netip.Addr.Is4, "IPv4"); err != nil {
+		return err
+	}
+	if p.IPv6 != (uplink.PlaceIPv6{}) {
+		management.ipv6 = true
+		if err := w.addFamily(p, &management, p.IPv6, netip.Addr.Is6, "IPv6"); err != nil {
+			return err
 		}
 	}
-	nodes := networkOf(p)
-	if !nodes.IsValid() {
-		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to 32", p.Length)
+	w.pairs = []pair{management}
+	return nil
+}
+
+// addFamily adds the addresses and routes of one family to the pair of the management port. The service address and the
+// edge address are routed through the gateway too: only the switch has them.
+func (w *wanted) addFamily(p *uplink.Place, to *pair, at uplink.PlaceIPv6, is func(netip.Addr) bool, name string) error {
+	for _, a := range []netip.Addr{at.Address, at.Service, at.Gateway} {
+		if !is(a) {
+			return fmt.Errorf("node-changed from the bridge: address %q is not an %s address", a, name)
+		}
 	}
-	w.nodes, w.service, w.services, w.routed = nodes, p.Service, only4(p.Services), only4(p.NoMasquerade)
-	routes := []route{{to: nodes}, {single(p.Service), p.Gateway}}
-	if p.Edge.Is4() {
-		w.edge = p.Edge
-		routes = append(routes, route{single(p.Edge), p.Gateway})
+	f := family{source: at.Address, nodes: netip.PrefixFrom(at.Address, at.Length).Masked(), service: at.Service}
+	if !f.nodes.IsValid() {
+		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to %d", at.Length, at.Address.BitLen())
 	}
-	for _, to := range slices.Concat(only4(p.Pods), w.services) {
-		routes = append(routes, route{to, p.Gateway})
+	f.services, f.routed = only(is, p.Services), only(is, p.NoMasquerade)
+	to.addresses = append(to.addresses, at.Address)
+	to.routes = append(to.routes, route{to: f.nodes}, route{single(at.Service), at.Gateway})
+	if is(at.Edge) {
+		f.edge = at.Edge
+		to.routes = append(to.routes, route{single(at.Edge), at.Gateway})
 	}
-	w.pairs = []pair{{link: linkName, port: portName, iface: p.Name, address: p.Address, mac: w.mac, routes: routes}}
+	for _, prefix := range slices.Concat(only(is, p.Pods), f.services) {
+		to.routes = append(to.routes, route{prefix, at.Gateway})
+	}
+	*w.family(at.Address) = f
 	return nil
 }
 
 // addNamespaces adds a pair for each namespace with interfaces on the node, and the routes to
-// their addresses of the family of the node's address. If several interfaces have one
+// their addresses of the families of the node's addresses. If several interfaces have one
 // address, the interface that is routed now keeps the route.
 func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) {
 	owners := map[netip.Addr]*uplink.Record{} // of the routes
@@ -126,7 +173,7 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 	})
 	for _, r := range sorted {
 		for _, a := range r.Addresses {
-			if a.IP.Is4() != p.Address.Is4() || !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Contains(a.IP) }) {
+			if !w.family(a.IP).source.IsValid() || !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Contains(a.IP) }) {
 				continue
 			}
 			if owners[a.IP] == nil || linkOf(r.Namespace) == routed[a.IP] {
@@ -138,9 +185,13 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 	for _, r := range sorted {
 		to := pairs[r.Namespace]
 		if to.link == "" {
-			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac}
+			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac, ipv6: p.Address.Is6()}
 		}
-		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is4() == p.Address.Is4() }) {
+		has6 := slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is6() })
+		if has6 && w.ipv6.source.IsValid() && !to.ipv6 {
+			to.ipv6, to.addresses = true, []netip.Addr{w.ipv6.source} // the node has an internal IPv6 address already
+		}
+		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return w.family(a.IP).source.IsValid() }) {
 			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
 		}
 		for _, a := range r.Addresses {
@@ -150,7 +201,7 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 			case owner != nil:
 				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: pod %s/%s of this node has the same address %s",
 					r.Namespace, r.Pod, owner.Namespace, owner.Pod, a.IP))
-			case a.IP.Is4() == p.Address.Is4():
+			case w.family(a.IP).source.IsValid():
 				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: its address %s is in no pool; if pods may have it, name its range with --pod-network",
 					r.Namespace, r.Pod, a.IP))
 			}
@@ -214,8 +265,11 @@ func databasePorts(settings map[string]string) (all []uint16) {
 	return slices.Compact(all)
 }
 
-func only4(all []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+func only4(all []netip.Prefix) []netip.Prefix { return only(netip.Addr.Is4, all) }
+
+// only returns the prefixes of one family.
+func only(is func(netip.Addr) bool, all []netip.Prefix) []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !is(p.Addr()) })
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }

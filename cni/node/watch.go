@@ -14,7 +14,8 @@ import (
 // nftables.
 var (
 	routeGroups = []uint{
-		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_NETCONF,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_ROUTE,
+		unix.RTNLGRP_IPV4_NETCONF, unix.RTNLGRP_IPV6_NETCONF,
 	}
 	filterGroups = []uint{unix.NFNLGRP_NFTABLES}
 )
@@ -45,6 +46,11 @@ func concerns(m syscall.NetlinkMessage) bool {
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE: // every link has IPv6 routes
 		const family, from = 0, 5
 		return len(m.Data) <= from || m.Data[family] != unix.AF_INET6 || m.Data[from] == protocol
+	case unix.RTM_NEWADDR: // each router advertisement repeats IPv6 addresses
+		return len(m.Data) == 0 || m.Data[0] != unix.AF_INET6
+	case unix.RTM_DELADDR: // every link has a link-local IPv6 address
+		const family, scope = 0, 3
+		return len(m.Data) <= scope || m.Data[family] != unix.AF_INET6 || m.Data[scope] != unix.RT_SCOPE_LINK
 	case unix.RTM_DELNETCONF: // RTM_DELLINK reports the same
 		return false
 	}

@@ -54,15 +54,18 @@ func (r *Record) HardwareAddr() (net.HardwareAddr, error) {
 // the networks behind it. If namespaces are isolated, it is a port in each namespace that has
 // interfaces on the node; these ports have neither Length, Gateway, Service, Edge, Services nor HostPorts.
 type Place struct {
-	Node     netip.Addr     `json:"node"`
-	Isolated bool           `json:"isolated,omitempty"`
-	Name     string         `json:"name"` // of the port: the iface-id; see PortOf
-	MAC      string         `json:"mac-address"`
-	Address  netip.Addr     `json:"address"`
-	Length   int            `json:"prefix-length,omitempty"`
-	Gateway  netip.Addr     `json:"gateway,omitzero"`
-	Service  netip.Addr     `json:"service-address,omitzero"` // source of the node's own traffic to services
-	Edge     netip.Addr     `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
+	Node     netip.Addr `json:"node"`
+	Isolated bool       `json:"isolated,omitempty"`
+	Name     string     `json:"name"` // of the port: the iface-id; see PortOf
+	MAC      string     `json:"mac-address"`
+	Address  netip.Addr `json:"address"`
+	Length   int        `json:"prefix-length,omitempty"`
+	Gateway  netip.Addr `json:"gateway,omitzero"`
+	Service  netip.Addr `json:"service-address,omitzero"` // source of the node's own traffic to services
+	Edge     netip.Addr `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
+	// IPv6 has the same for IPv6, if Address is of IPv4; its zero value if the node has no IPv6 addresses there. If
+	// namespaces are isolated, only its Address is set, which the node has on the links of its ports.
+	IPv6     PlaceIPv6      `json:"ipv6,omitzero"`
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
@@ -72,6 +75,15 @@ type Place struct {
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 	// HostPorts are the ports of the node that pods may request.
 	HostPorts []PortRange `json:"host-port-range,omitempty"`
+}
+
+// PlaceIPv6 are the IPv6 addresses of a Place.
+type PlaceIPv6 struct {
+	Address netip.Addr `json:"address"`
+	Length  int        `json:"prefix-length,omitempty"`
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	Service netip.Addr `json:"service-address,omitzero"`
+	Edge    netip.Addr `json:"edge-address,omitzero"`
 }
 
 // PortRange is a range of ports.

@@ -137,6 +137,7 @@ type place struct {
 	Gateway      netip.Addr     `json:"gateway,omitzero"`
 	Service      netip.Addr     `json:"service-address,omitzero"`
 	Edge         netip.Addr     `json:"edge-address,omitzero"`
+	IPv6         placeIPv6      `json:"ipv6,omitzero"`
 	Pods         []netip.Prefix `json:"pod-network,omitempty"`
 	Services     []netip.Prefix `json:"service-network,omitempty"`
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
@@ -146,17 +147,30 @@ type place struct {
 	HostPorts []coe.PortRange `json:"host-port-range,omitempty"`
 }
 
+// placeIPv6 are the IPv6 addresses of a place.
+type placeIPv6 struct {
+	Address netip.Addr `json:"address"`
+	Length  int        `json:"prefix-length,omitempty"`
+	Gateway netip.Addr `json:"gateway,omitzero"`
+	Service netip.Addr `json:"service-address,omitzero"`
+	Edge    netip.Addr `json:"edge-address,omitzero"`
+}
+
 // placeOf returns the place of a node. last is the highest number of a node. ok is false if it has no number of
 // the range.
 func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, ok bool) {
 	if n.Isolated {
 		return place{
 			Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
-			Address: f.Node, Pods: n.Pods, MTU: mtu,
+			Address: f.Node, IPv6: placeIPv6{Address: coe.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
 		}, true
 	}
+	var ipv6 placeIPv6
+	if six := n.NodesIPv6; six.Has(f.Number) {
+		ipv6 = placeIPv6{six.Address(f.Number), six.Bits(), six.Gateway(), six.ServiceAddress(f.Number), six.EdgeAddress(f.Number, last)}
+	}
 	return place{
-		Operation: "put", Node: f.Node, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
+		Operation: "put", Node: f.Node, IPv6: ipv6, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Routed(), Services: n.Services,
 		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu, HostPorts: n.HostPorts,

@@ -65,6 +65,23 @@ func TestNodes(t *testing.T) {
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
 }
 
+// A node gets its IPv6 addresses if the cluster has a range for them.
+func TestNodesWithIPv6(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`),
+		"chosen/networks/":     []byte(`{"nodes":"100.96.0.0/16","nodes-ipv6":"fd00:96::/64","no-masquerade":["2001:db8::/32"]}`), CompleteRecord: []byte("x"),
+	}})
+	place := one()[1]
+	require.Contains(t, place, `"ipv6":{"address":"fd00:96::2","prefix-length":64,"gateway":"fd00:96::1","service-address":"fd00:96::3","edge-address":"fd00:96::ffff:fffe"}`)
+	judge(t, "node-changed", []byte(strings.TrimPrefix(place, "coe-agent:node-changed")))
+	h.Apply(Batch{Revision: 2, Put: map[string][]byte{"chosen/networks/": []byte(`{"nodes":"100.96.0.0/16","nodes-ipv6":"100.97.0.0/16"}`)}})
+	require.Empty(t, one(), "an unusable record changes nothing")
+	h.Apply(Batch{Revision: 3, Put: map[string][]byte{"chosen/networks/": []byte(networks)}})
+	require.NotContains(t, one()[0], "ipv6")
+}
+
 // While pods may have host ports, nodes know which, and the addresses of all nodes.
 func TestHostPorts(t *testing.T) {
 	h := newHub()
@@ -134,7 +151,7 @@ func TestNodesInIsolatedNamespaces(t *testing.T) {
 		CompleteRecord:         []byte("x"),
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","isolated":true,"name":"node:192.168.33.11:port",` +
-		`"mac-address":"0a:58:c0:a8:21:0b","address":"192.168.33.11","pod-network":["10.42.0.0/16"]}`
+		`"mac-address":"0a:58:c0:a8:21:0b","address":"192.168.33.11","ipv6":{"address":"fd63:6f65:6272::c0a8:210b"},"pod-network":["10.42.0.0/16"]}`
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	judge(t, "node-changed", []byte(place))
 

@@ -51,7 +51,11 @@ func (r *round) followNetworks() {
 // noteReach logs a warning, once, if a service has an address that is in no range that nodes
 // route.
 func (r *round) noteReach(service netip.Addr) {
-	if r.warned || !r.cfg.Nodes.Network.IsValid() || !service.Is4() {
+	network := r.cfg.Nodes.Network
+	if service.Is6() {
+		network = r.cfg.Nodes.NetworkIPv6
+	}
+	if r.warned || !network.IsValid() {
 		return
 	}
 	if r.ranges == nil {
@@ -79,7 +83,7 @@ func (r *round) allNetworks() *coe.Networks {
 		nodes = slices.Collect(maps.Keys(r.seen.addresses))
 	}
 	n := &coe.Networks{
-		Nodes: r.cfg.Nodes.Network, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services),
+		Nodes: r.cfg.Nodes.Network, NodesIPv6: r.cfg.Nodes.NetworkIPv6, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services),
 		Gateways: r.gateways(), HostPorts: r.cfg.Nodes.ServedHostPorts(),
 	}
 	if keep := r.cfg.Nodes.NoMasquerade; len(keep) > 0 {

@@ -26,9 +26,9 @@ type Ranges []Range
 
 // NodesConfig says how nodes are joined with the network.
 type NodesConfig struct {
-	// Network has the addresses of nodes' management ports; its zero value leaves nodes
-	// without one.
-	Network coe.NodeNetwork
+	// Network has the IPv4 addresses of nodes' management ports; its zero value leaves nodes
+	// without one. NetworkIPv6 has their IPv6 addresses, at least as many; its zero value leaves them without.
+	Network, NetworkIPv6 coe.NodeNetwork
 	// Ports is set if nodes have a port in each of their elan-instances instead.
 	Ports bool
 	// Pods and Services are ranges outside the pools from which pods and services may
@@ -42,7 +42,7 @@ type NodesConfig struct {
 	NodePorts coe.PortRange
 	// HostPorts are the ports of nodes that pods may request; see ServedHostPorts. None is in NodePorts.
 	HostPorts []coe.PortRange
-	// NoMasquerade are the IPv4 destinations outside the cluster to which pods keep their address. The
+	// NoMasquerade are the destinations outside the cluster to which pods keep their address. The
 	// outside routes the addresses of pods to their nodes.
 	NoMasquerade []netip.Prefix
 	// Reserved are ranges that the network uses for its own links.
@@ -57,6 +57,9 @@ func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
 
 // ManagementPorts reports whether nodes have management ports.
 func (c NodesConfig) ManagementPorts() bool { return c.Network.IsValid() }
+
+// HasIPv6 reports whether nodes have IPv6 addresses in the network of the pods.
+func (c NodesConfig) HasIPv6() bool { return c.NetworkIPv6.IsValid() || c.Ports }
 
 // ServedPorts returns the ports on which nodes answer for services: none without a management port.
 func (c NodesConfig) ServedPorts() coe.PortRange {
@@ -82,9 +85,11 @@ func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	if joins {
 		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks}
 	}
-	c.Ports = isolated && kinds.Has(netvirt.KindNodePort)
+	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
+		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)
+	}
 	if isolated || !joins {
-		c.Network, c.NoMasquerade = coe.NodeNetwork{}, nil
+		c.Network, c.NetworkIPv6, c.NoMasquerade = coe.NodeNetwork{}, coe.NodeNetwork{}, nil
 	}
 	return c
 }
@@ -92,8 +97,10 @@ func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 // Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
 // may overlap.
 func (c NodesConfig) Ranges() (all Ranges) {
-	if c.Network.IsValid() {
-		all = append(all, Range{Prefix: c.Network.Prefix, Use: "the node network (--node-network)"})
+	for _, n := range []coe.NodeNetwork{c.Network, c.NetworkIPv6} {
+		if n.IsValid() {
+			all = append(all, Range{Prefix: n.Prefix, Use: "the node network (--node-network)"})
+		}
 	}
 	for _, p := range c.Reserved {
 		all = append(all, Range{Prefix: p, Use: "the network's own links"})
@@ -134,11 +141,13 @@ func (r Ranges) Refuse(p dhcppool.Pool) error {
 func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 	all := make(map[netip.Addr]*coe.Node, len(nodes))
 	for _, n := range nodes {
-		if before := all[n.ExternalIP]; n.ExternalIP.IsValid() && (before == nil || n.Identity() < before.Identity()) {
-			all[n.ExternalIP] = n // nodes behind one address share it
+		for _, a := range []netip.Addr{n.SecondIP, n.ExternalIP} {
+			if before := all[a]; a.IsValid() && (before == nil || n.Identity() < before.Identity()) {
+				all[a] = n // nodes behind one address share it
+			}
 		}
 	}
-	// the node's own address takes precedence over an external address of another node
+	// the node's own address takes precedence over a further address of another node
 	maps.Copy(all, nodes)
 	return all
 }

@@ -91,7 +91,7 @@ func podAddresses(in *corev1.Pod) []netip.Addr {
 }
 
 // Node converts a node. If it has several addresses of one type, the first counts: the kubelet
-// also reports the first in the status of pods. A node with egressLabel may hold egress addresses.
+// also reports the first in the status of pods. The first internal address of the other family counts too. A node with egressLabel may hold egress addresses.
 func Node(in *corev1.Node, egressLabel string) *coe.Node {
 	out := &coe.Node{
 		UID:        uid(in.UID),
@@ -100,6 +100,12 @@ func Node(in *corev1.Node, egressLabel string) *coe.Node {
 		ExternalIP: nodeAddress(in, corev1.NodeExternalIP),
 		Zone:       in.Labels[corev1.LabelTopologyZone],
 		Cordoned:   in.Spec.Unschedulable,
+	}
+	for _, a := range in.Status.Addresses {
+		if addr := address(a.Address); a.Type == corev1.NodeInternalIP && addr.IsValid() && addr.Is4() != out.InternalIP.Is4() {
+			out.SecondIP = addr
+			break
+		}
 	}
 	_, out.Egress = in.Labels[egressLabel]
 	cidrs := in.Spec.PodCIDRs

@@ -123,7 +123,7 @@ func TestNode(t *testing.T) {
 	}, "egress")
 	require.Equal(t, &coe.Node{
 		UID: "b498b7ae-4cbd-3563-b75d-7eaf444510c6", HostName: "n1", Zone: "a", Egress: true, Cordoned: true,
-		InternalIP: netip.MustParseAddr("192.168.33.12"), ExternalIP: netip.MustParseAddr("203.0.113.1"),
+		InternalIP: netip.MustParseAddr("192.168.33.12"), SecondIP: netip.MustParseAddr("fd01::12"), ExternalIP: netip.MustParseAddr("203.0.113.1"),
 		PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.244.1.0/24"), netip.MustParsePrefix("fd00:1::/64")},
 	}, got)
 }

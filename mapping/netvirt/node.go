@@ -15,9 +15,12 @@ type Node struct {
 // NodeNetwork connects the nodes to a Transit; their management ports are in it (OVN: a
 // logical switch behind the cluster router).
 type NodeNetwork struct {
-	Prefix  netip.Prefix // masked; the key
+	Prefix  netip.Prefix // of IPv4, masked; the key
 	Gateway netip.Addr   // the transit's address, inside Prefix
-	Transit string       // its route target
+	// PrefixIPv6 and GatewayIPv6 are the same for IPv6; zero if nodes have no IPv6 addresses.
+	PrefixIPv6  netip.Prefix
+	GatewayIPv6 netip.Addr
+	Transit     string // its route target
 	// OneWay is set if packets between pods and addresses outside may pass in one direction only: pods of an EgressIP
 	// leave by another network, and answers come in here.
 	OneWay bool
@@ -41,16 +44,33 @@ type ManagementPort struct {
 	// itself, and no policy allows it because the pod is on the node. It is invalid if the
 	// network has none left.
 	EdgeAddress netip.Addr
-	MAC         string // of all these addresses; lower case, colons
-	Chassis     string // host name of the node; empty lets any host bind the port
+	// IPv6 are the port's addresses in PrefixIPv6 of the network; zero if it has none.
+	IPv6    NodeAddresses
+	MAC     string // of all these addresses; lower case, colons
+	Chassis string // host name of the node; empty lets any host bind the port
 }
 
-// Sources returns the addresses of the port that the node itself does not have.
-func (o ManagementPort) Sources() []netip.Addr {
-	if !o.EdgeAddress.IsValid() {
-		return []netip.Addr{o.ServiceAddress}
+// NodeAddresses are the addresses of a ManagementPort in one IP family.
+type NodeAddresses struct {
+	Address, Service netip.Addr
+	Edge             netip.Addr // invalid if the network has none left
+}
+
+// Families returns the addresses of the port in each family that it has, IPv4 first.
+func (o ManagementPort) Families() []NodeAddresses {
+	all := []NodeAddresses{{o.Address, o.ServiceAddress, o.EdgeAddress}}
+	if o.IPv6.Address.IsValid() {
+		all = append(all, o.IPv6)
 	}
-	return []netip.Addr{o.ServiceAddress, o.EdgeAddress}
+	return all
+}
+
+// Sources returns the addresses that the node itself does not have.
+func (a NodeAddresses) Sources() []netip.Addr {
+	if !a.Edge.IsValid() {
+		return []netip.Addr{a.Service}
+	}
+	return []netip.Addr{a.Service, a.Edge}
 }
 
 // Name returns the name of the port, which is the iface-id on the node's switch. It ends in
@@ -64,12 +84,34 @@ func ManagementPortName(node netip.Addr) string { return "node:" + node.String()
 // of the elan-instance reach each other through it. It exists if the vpn-instance is isolated;
 // otherwise the node has a ManagementPort.
 type NodePort struct {
-	ELAN    string       // the key; it names the node and the namespace
-	Network netip.Prefix // with ELAN, the key of the Subnet whose gateway reaches the node
-	VPN     string       // the Subnet's
-	Address netip.Addr   // the node's internal address
-	MAC     string       // NodePortMAC(Address)
-	Chassis string       // host name of the node; empty lets any host bind the port
+	ELAN string // the key; it names the node and the namespace
+	// Network is, with ELAN, the key of the Subnet whose gateway reaches Address; zero if the elan-instance has no Subnet
+	// of its family. Then the port has only IPv6.
+	Network netip.Prefix
+	VPN     string     // the Subnet's
+	Address netip.Addr // the node's internal address
+	// IPv6 is the address beside an internal IPv4 address, and NetworkIPv6 its Network. They are zero if the elan-instance
+	// has no Subnet of IPv6, or Address is of IPv6.
+	IPv6        netip.Addr
+	NetworkIPv6 netip.Prefix
+	MAC         string // NodePortMAC(Address)
+	Chassis     string // host name of the node; empty lets any host bind the port
+}
+
+// PortAddress is an address of a NodePort, and the Subnet whose gateway reaches it.
+type PortAddress struct {
+	Address netip.Addr
+	Network netip.Prefix
+}
+
+// Addresses returns the addresses of the port that pods can reach, at most one of each family.
+func (o NodePort) Addresses() (all []PortAddress) {
+	for _, a := range []PortAddress{{o.Address, o.Network}, {o.IPv6, o.NetworkIPv6}} {
+		if a.Network.IsValid() {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 // Name returns the name of the port, which is the iface-id on the node's switch. Its third
@@ -119,7 +161,11 @@ func (o ManagementPort) Refs() []Key {
 
 // Refs implements Object.
 func (o NodePort) Refs() []Key {
-	return []Key{{KindELANInstance, o.ELAN}, {KindVPNInstance, o.VPN}, subnetKey(o.ELAN, o.Network)}
+	refs := []Key{{KindELANInstance, o.ELAN}, {KindVPNInstance, o.VPN}}
+	for _, a := range o.Addresses() {
+		refs = append(refs, subnetKey(o.ELAN, a.Network))
+	}
+	return refs
 }
 
 // Scope implements Object.

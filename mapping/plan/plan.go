@@ -73,7 +73,7 @@ func (c Config) nodes() ipam.NodesConfig {
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
 	nodes := cfg.nodes()
 	cfg.Mapping.Limits, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ManagementPorts()
-	cfg.Mapping.NodePorts, cfg.Mapping.HostPorts = nodes.ServedPorts(), nodes.ServedHostPorts()
+	cfg.Mapping.NodePorts, cfg.Mapping.HostPorts, cfg.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -66,7 +68,7 @@ func (f *NodePorts) Range() (r coe.PortRange, err error) {
 // Register adds the flags to a command.
 func (f *Nodes) Register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.network, "node-network", "100.96.0.0/16",
-		"IPv4 addresses for management ports of nodes, three for each node, used nowhere else; empty: nodes have no management port")
+		"IPv4 addresses for management ports of nodes, three for each node, used nowhere else; with a comma and an IPv6 prefix, such as fd00:96::/64, nodes connect by IPv6 too; empty: nodes have no management port")
 	cmd.Flags().StringSliceVar(&f.services, "service-network", nil,
 		"prefixes of cluster addresses of services outside the pools, which nodes must reach, such as 10.96.0.0/12; several with commas")
 	cmd.Flags().StringSliceVar(&f.pods, "pod-network", nil,
@@ -74,7 +76,7 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVar(&f.external, "external-addresses", nil,
 		"prefixes that allow external addresses of Kubernetes services; several with commas; empty allows none")
 	cmd.Flags().StringSliceVar(&f.noMasquerade, "no-masquerade", nil,
-		"IPv4 prefixes outside the cluster to which pods keep their address, because routes to pods exist there; several with commas; 0.0.0.0/0 for all")
+		"prefixes outside the cluster to which pods keep their address, because routes to pods exist there; several with commas; 0.0.0.0/0,::/0 for all")
 	f.nodePorts.Register(cmd)
 }
 
@@ -92,42 +94,67 @@ func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) 
 	if cfg.NoMasquerade, err = parsePrefixes("no-masquerade", f.noMasquerade); err != nil {
 		return cfg, err
 	}
-	for _, p := range cfg.NoMasquerade {
-		if !p.Addr().Is4() {
-			return cfg, fmt.Errorf("--no-masquerade %s: want an IPv4 prefix: pods leave the cluster by IPv4 only", p)
-		}
-	}
 	if cfg.NodePorts, err = f.nodePorts.Range(); err != nil {
 		return cfg, err
 	}
 	if cfg.HostPorts, err = f.nodePorts.Hosts(); err != nil {
 		return cfg, err
 	}
+	return cfg, f.setNetwork(&cfg, pools)
+}
+
+// prefixes returns the prefix of IPv4 of the nodes, and that of IPv6 if there is one.
+func (f *Nodes) prefixes() ([]netip.Prefix, error) {
+	all, err := parsePrefixes("node-network", strings.Split(f.network, ","))
+	if err != nil {
+		return nil, err
+	}
+	if len(all) > 2 || !all[0].Addr().Is4() || len(all) == 2 && !all[1].Addr().Is6() {
+		return nil, fmt.Errorf("--node-network %s: want an IPv4 prefix, and an IPv6 prefix after it if nodes connect by IPv6 too", f.network)
+	}
+	numbers := coe.NodeNetwork{Prefix: all[0]}.Numbers()
+	if numbers == 0 {
+		return nil, fmt.Errorf("--node-network %s: want IPv4 addresses for one node at least: a prefix of 29 bits or fewer", all[0])
+	}
+	if len(all) == 2 && (coe.NodeNetwork{Prefix: all[1]}).Numbers() < numbers {
+		return nil, fmt.Errorf("--node-network %s: it has fewer addresses than %s: want a prefix of %d bits or fewer", all[1], all[0], 96+all[0].Bits())
+	}
+	return all, nil
+}
+
+// setNetwork sets the networks of the nodes.
+func (f *Nodes) setNetwork(cfg *ipam.NodesConfig, pools []dhcppool.Pool) error {
 	if f.network == "" {
 		if len(cfg.NoMasquerade) > 0 {
-			return cfg, errors.New("--no-masquerade needs --node-network: without management ports pods do not leave the cluster through nodes")
+			return errors.New("--no-masquerade needs --node-network: without management ports pods do not leave the cluster through nodes")
 		}
-		return cfg, nil
+		return nil
 	}
-	prefix, err := netip.ParsePrefix(f.network)
+	all, err := f.prefixes()
 	if err != nil {
-		return cfg, fmt.Errorf("--node-network: %w", err)
+		return err
 	}
-	cfg.Network = coe.NodeNetwork{Prefix: prefix.Masked()}
-	if cfg.Network.Numbers() == 0 {
-		return cfg, fmt.Errorf("--node-network %s: want IPv4 addresses for one node at least: a prefix of 29 bits or fewer", prefix)
+	cfg.Network = coe.NodeNetwork{Prefix: all[0]}
+	if len(all) == 2 {
+		cfg.NetworkIPv6 = coe.NodeNetwork{Prefix: all[1]}
 	}
-	taken := append([]netip.Prefix{ipam.TransitLinks}, cfg.Pods...)
-	taken = append(taken, cfg.Services...)
+	for _, p := range cfg.NoMasquerade {
+		if p.Addr().Is6() && len(all) == 1 {
+			return fmt.Errorf("--no-masquerade %s: pods leave the cluster by IPv6 only if --node-network has an IPv6 prefix too", p)
+		}
+	}
+	taken := slices.Concat([]netip.Prefix{ipam.TransitLinks}, cfg.Pods, cfg.Services)
 	for _, p := range pools {
 		taken = append(taken, p.Subnet)
 	}
 	for _, t := range taken {
-		if t.Overlaps(prefix) {
-			return cfg, fmt.Errorf("--node-network %s: it overlaps %s, which has another use", prefix, t)
+		for _, prefix := range all {
+			if t.Overlaps(prefix) {
+				return fmt.Errorf("--node-network %s: it overlaps %s, which has another use", prefix, t)
+			}
 		}
 	}
-	return cfg, nil
+	return nil
 }
 
 func parsePrefixes(flag string, texts []string) ([]netip.Prefix, error) {

@@ -16,6 +16,12 @@ func TestNodeFlags(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, uint32(21844), cfg.Network.Numbers())
 	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")}, cfg.Services)
+	cfg, err = (&Nodes{network: "100.96.0.0/16,fd00:96::1/64", noMasquerade: []string{"::/0"}}).Config(pools)
+	require.NoError(t, err)
+	require.Equal(t, "fd00:96::/64", cfg.NetworkIPv6.String())
+	cfg, err = (&Nodes{network: ""}).Config(pools)
+	require.NoError(t, err)
+	require.False(t, cfg.Network.IsValid())
 	cfg, err = (&Nodes{}).Config(pools)
 	require.NoError(t, err)
 	require.False(t, cfg.Network.IsValid())
@@ -29,13 +35,16 @@ func TestNodeFlags(t *testing.T) {
 	}{
 		"no prefix":             {Nodes{network: "x"}, "--node-network"},
 		"no address for a node": {Nodes{network: "100.96.0.0/30"}, "for one node at least"},
-		"IPv6":                  {Nodes{network: "fd00::/64"}, "want IPv4 addresses"},
+		"IPv6":                  {Nodes{network: "fd00::/64"}, "want an IPv4 prefix, and an IPv6 prefix after it"},
 		"overlaps a pool":       {Nodes{network: "10.42.7.0/24"}, "it overlaps 10.42.0.0/16"},
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
 		"no range of ports":     {Nodes{nodePorts: NodePorts{text: "30000"}}, "--node-ports"},
-		"IPv6 without NAT":      {Nodes{network: "100.96.0.0/16", noMasquerade: []string{"2001:db8::/32"}}, "--no-masquerade 2001:db8::/32: want an IPv4 prefix"},
+		"IPv6 without NAT":      {Nodes{network: "100.96.0.0/16", noMasquerade: []string{"2001:db8::/32"}}, "--no-masquerade 2001:db8::/32: pods leave the cluster by IPv6 only if"},
+		"two of IPv4":           {Nodes{network: "100.96.0.0/16,100.97.0.0/16"}, "want an IPv4 prefix, and an IPv6 prefix after it"},
+		"a small one of IPv6":   {Nodes{network: "100.96.0.0/16,fd00:96::/113"}, "want a prefix of 112 bits or fewer"},
+		"overlaps IPv6 pods":    {Nodes{network: "100.96.0.0/16,fd00:96::/64", pods: []string{"fd00::/16"}}, "fd00:96::/64: it overlaps fd00::/16"},
 		"no NAT, no ports":      {Nodes{noMasquerade: []string{"10.0.0.0/8"}}, "--no-masquerade needs --node-network"},
 		"pods no prefix either": {Nodes{pods: []string{"10.96.0.0"}}, "--pod-network"},
 		"no host port":          {Nodes{nodePorts: NodePorts{host: []string{"x"}}}, "--host-ports"},

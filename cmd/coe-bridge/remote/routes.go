@@ -74,7 +74,7 @@ func readRoutes(ctx context.Context, c *client.Client) (output.Table, any, error
 }
 
 // prefixesOf returns the fewest prefixes that have the IPv4 addresses of each node's pods and of their
-// blocks, and no address of another node. Management ports are for IPv4 only.
+// blocks, and no address of another node. IPv6 routes need the IPv6 address of the node, which is not known here.
 func prefixesOf(leases []status.Lease) (map[netip.Addr][]netip.Prefix, error) {
 	sets := map[netip.Addr]*netipx.IPSetBuilder{}
 	for _, l := range leases {

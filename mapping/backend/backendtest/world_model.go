@@ -51,18 +51,24 @@ func (w *World) nodesModel(m netvirt.Model) {
 	if w.gateways != [nodes]byte{} {
 		onNode = netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16"))
 	}
+	join := netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget, OnNode: onNode}
+	if w.managed[1] { // then nodes have IPv6 addresses
+		join.PrefixIPv6 = netip.MustParsePrefix("fd00:96::/64")
+		join.GatewayIPv6 = join.PrefixIPv6.Addr().Next()
+	}
 	for n, managed := range w.managed {
 		if !managed {
 			continue
 		}
 		m.Add(
 			netvirt.Node{Address: nodeAddress(n)},
-			netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget, OnNode: onNode},
+			join,
 			netvirt.ManagementPort{
 				Node: nodeAddress(n), Network: network, MAC: fmt.Sprintf("0a:58:64:60:00:%02x", 2+2*n), Chassis: fmt.Sprintf("node-%d", n),
 				Address:        netip.AddrFrom4([4]byte{100, 96, 0, byte(2 + 2*n)}),
 				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
 				EdgeAddress:    edgeAddress(n),
+				IPv6:           ipv6Addresses(join, n),
 			})
 		if g := w.gateways[n]; g != 0 {
 			m.Add(w.gateway(n, network, g))
@@ -89,6 +95,23 @@ func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gatew
 	return o
 }
 
+// ipv6Addresses returns the IPv6 addresses of a node. The first node has no edge address.
+func ipv6Addresses(network netvirt.NodeNetwork, n int) (a netvirt.NodeAddresses) {
+	if !network.PrefixIPv6.IsValid() {
+		return a
+	}
+	at := func(last byte) netip.Addr {
+		bytes := network.PrefixIPv6.Addr().As16()
+		bytes[15] = last
+		return netip.AddrFrom16(bytes)
+	}
+	a.Address, a.Service = at(byte(2+2*n)), at(byte(3+2*n))
+	if n != 0 {
+		a.Edge = at(byte(254 - n))
+	}
+	return a
+}
+
 // edgeAddress returns the edge address of a node. The first node has none.
 func edgeAddress(n int) netip.Addr {
 	if n == 0 {
@@ -106,9 +129,15 @@ func (w *World) nodePorts(m netvirt.Model) {
 		if !ok || node.Is4() != subnet.Gateway.Is4() || !w.managedNode(node) {
 			continue
 		}
-		m.Add(netvirt.NodePort{ // the last subnet wins
+		port := netvirt.NodePort{ // the last subnet wins
 			ELAN: subnet.ELAN, Network: subnet.Prefix, VPN: subnet.VPN, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: "node",
-		})
+		}
+		for _, other := range m {
+			if six, ok := other.(netvirt.Subnet); ok && six.ELAN == subnet.ELAN && six.Gateway.Is6() && node.Is4() {
+				port.NetworkIPv6, port.IPv6 = six.Prefix, netip.MustParseAddr("fd63::1")
+			}
+		}
+		m.Add(port)
 	}
 }
 

@@ -33,13 +33,15 @@ func nodes(objects iter.Seq[netvirt.Object]) any {
 type jsonNodeNetwork struct {
 	Prefix      netip.Prefix   `json:"prefix"`
 	Gateway     netip.Addr     `json:"gateway"`
+	PrefixIPv6  netip.Prefix   `json:"ipv6-prefix,omitzero"`
+	GatewayIPv6 netip.Addr     `json:"ipv6-gateway,omitzero"`
 	RouteTarget string         `json:"route-target"`
 	OnNode      []netip.Prefix `json:"on-node,omitempty"`
 }
 
 func nodeNetworks(objects iter.Seq[netvirt.Object]) any {
 	return list("node-network", each(objects, func(o netvirt.NodeNetwork) jsonNodeNetwork {
-		return jsonNodeNetwork{o.Prefix, o.Gateway, o.Transit, o.OnNode.All()}
+		return jsonNodeNetwork{o.Prefix, o.Gateway, o.PrefixIPv6, o.GatewayIPv6, o.Transit, o.OnNode.All()}
 	}))
 }
 
@@ -50,13 +52,18 @@ type jsonManagementPort struct {
 	Address        netip.Addr   `json:"address"`
 	ServiceAddress netip.Addr   `json:"service-address"`
 	EdgeAddress    netip.Addr   `json:"edge-address,omitzero"`
+	AddressIPv6    netip.Addr   `json:"ipv6-address,omitzero"`
+	ServiceIPv6    netip.Addr   `json:"ipv6-service-address,omitzero"`
+	EdgeIPv6       netip.Addr   `json:"ipv6-edge-address,omitzero"`
 	MAC            string       `json:"mac-address"`
 	Chassis        string       `json:"chassis,omitempty"`
 }
 
 func managementPorts(objects iter.Seq[netvirt.Object]) any {
 	return list("management-port", each(objects, func(o netvirt.ManagementPort) jsonManagementPort {
-		return jsonManagementPort{o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.EdgeAddress, o.MAC, o.Chassis}
+		return jsonManagementPort{
+			o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.EdgeAddress, o.IPv6.Address, o.IPv6.Service, o.IPv6.Edge, o.MAC, o.Chassis,
+		}
 	}))
 }
 
@@ -104,16 +111,18 @@ func subnets(objects iter.Seq[netvirt.Object]) any {
 type jsonNodePort struct {
 	ELANInstance string       `json:"elan-instance-name"`
 	Name         string       `json:"name"`
-	Network      netip.Prefix `json:"subnet"`
+	Network      netip.Prefix `json:"subnet,omitzero"`
 	VPNInstance  string       `json:"vpn-instance-name"`
 	Address      netip.Addr   `json:"address"`
+	IPv6         netip.Addr   `json:"ipv6-address,omitzero"`
+	NetworkIPv6  netip.Prefix `json:"ipv6-subnet,omitzero"`
 	MAC          string       `json:"mac-address"`
 	Chassis      string       `json:"chassis,omitempty"`
 }
 
 func nodePorts(objects iter.Seq[netvirt.Object]) any {
 	return list("node-port", each(objects, func(o netvirt.NodePort) jsonNodePort {
-		return jsonNodePort{o.ELAN, o.Name(), o.Network, o.VPN, o.Address, o.MAC, o.Chassis}
+		return jsonNodePort{o.ELAN, o.Name(), o.Network, o.VPN, o.Address, o.IPv6, o.NetworkIPv6, o.MAC, o.Chassis}
 	}))
 }
 

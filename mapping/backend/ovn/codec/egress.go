@@ -14,6 +14,7 @@ import (
 // Roles of rows of an egress IP. A port, and the policy that leads to it, have the number of the port in their role.
 const (
 	roleEgress     = "egress"
+	roleEgress6    = "egress-ipv6"
 	roleEgressPort = "port"
 )
 
@@ -26,8 +27,8 @@ func egressSwitch(number uint16) string { return "egress:" + strconv.Itoa(int(nu
 // the selected pods. They match the same traffic as the policies of the nodes (see leave), and have precedence. One
 // drops it, always. Above it, a policy for each port reroutes to the port: that of the second port above that of the
 // first one, which is there whenever traffic leaves. So a move adds or removes the policy of the second port, and no packet
-// finds none of them.
-func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+// finds none of them. IPv6 traffic of the pods does not leave: it would have the address of a node.
+func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.EgressIP](objects, k)
 	if !ok {
 		return
@@ -36,6 +37,12 @@ func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
 		Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleEgress), Match: selected,
 	})
+	if network, ok := look(nodeNetworkKey(o.Network)).(netvirt.NodeNetwork); ok && network.PrefixIPv6.IsValid() {
+		c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
+			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleEgress6),
+			Match: fmt.Sprintf("%s && ip6.src == $%s", goesOut(o.Network), c.addressSetName(o.Group, families[1])),
+		})
+	}
 	ids := []string{
 		idGroup, o.Group, idNetwork, o.Network.String(), idTransit, o.Transit, idNumber, strconv.Itoa(int(o.Number)), idActive, strconv.Itoa(int(o.Active)),
 	}

@@ -126,7 +126,7 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 	case netvirt.KindRemoteGroup:
 		c.encodeRemoteGroup(set, head, objects)
 	case netvirt.KindEgressIP:
-		c.encodeEgressIP(set, head, objects)
+		c.encodeEgressIP(set, head, objects, look)
 	case netvirt.KindACL:
 		c.encodeACL(set, head, objects, look)
 	case netvirt.KindService:

@@ -17,6 +17,9 @@ const (
 	roleNoWay  = "no-way"  // drops traffic that cannot leave by its node
 	roleNode   = "node"    // for traffic to the node's own address
 	roleOnNode = "on-node" // for traffic of pods that takes the node although a gateway leads other traffic
+
+	roleWayOut6 = "way-out-ipv6"
+	roleNode6   = "node-ipv6"
 )
 
 // Priorities of policies on the transit: a way out has precedence, and an egress address before it. EgressIPs have
@@ -37,10 +40,11 @@ func wayOutPort(network netip.Prefix) string {
 func nodesSwitch(network netip.Prefix) string { return "nodes:" + network.String() }
 
 // The two ends of a link with nothing at the far end: the transit's default route leads
-// there. Only the transit has the link.
+// there. Only the transit has the link. OVN gives the near end a link-local IPv6 address.
 var (
-	wayOutNear = netip.MustParsePrefix("169.254.0.1/30")
-	wayOutFar  = netip.MustParseAddr("169.254.0.2")
+	wayOutNear    = netip.MustParsePrefix("169.254.0.1/30")
+	wayOutFar     = netip.MustParseAddr("169.254.0.2")
+	wayOutFarIPv6 = linkLocal(gatewayMAC(wayOutFar))
 )
 
 // encodeNode adds the group of the load balancers whose endpoints depend on where the client is, for
@@ -85,7 +89,14 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 		return
 	}
 	transit := transitKey(o.Transit)
-	c.routerPort(set, k, roleNodes, c.routerUUID(transit), nodesPort(o.Prefix), netip.PrefixFrom(o.Gateway, o.Prefix.Bits()))
+	gateways := []netip.Prefix{netip.PrefixFrom(o.Gateway, o.Prefix.Bits())}
+	ids := []string{idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay), idOnNode, string(o.OnNode)}
+	if o.PrefixIPv6.IsValid() {
+		gateways = append(gateways, netip.PrefixFrom(o.GatewayIPv6, o.PrefixIPv6.Bits()))
+		ids = append(ids, idPrefix6, o.PrefixIPv6.String(), idGateway6, o.GatewayIPv6.String())
+		c.route(set, k, roleWayOut6, c.routerUUID(transit), netip.PrefixFrom(netip.IPv6Unspecified(), 0), wayOutFarIPv6, wayOutPort(o.Prefix))
+	}
+	c.routerPort(set, k, roleNodes, c.routerUUID(transit), nodesPort(o.Prefix), gateways...)
 	c.routerPort(set, k, roleWayOut, c.routerUUID(transit), wayOutPort(o.Prefix), wayOutNear)
 	c.route(set, k, roleWayOut, c.routerUUID(transit), netip.PrefixFrom(netip.IPv4Unspecified(), 0), wayOutFar, wayOutPort(o.Prefix))
 	c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
@@ -99,8 +110,7 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Prefix), "ports", lsp.UUID)
 	set.Add(&nb.LogicalSwitch{
 		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit), c.elsewhereUUID(transit)},
-		ExternalIDs: c.mark(k, "", idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay),
-			idOnNode, string(o.OnNode)),
+		ExternalIDs: c.mark(k, "", ids...),
 	})
 	if o.OneWay {
 		c.passing(set, k, o)
@@ -140,11 +150,14 @@ func (c Codec) nodesUUID(network netip.Prefix) string {
 	return c.uuid(nb.LogicalSwitchTable, nodeNetworkKey(network), "")
 }
 
-// routerPort adds a port with an address to a router.
-func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, name string, at netip.Prefix) {
+// routerPort adds a port with addresses to a router. Its MAC address is that of the first one.
+func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, name string, at ...netip.Prefix) {
 	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, MAC: gatewayMAC(at.Addr()).String(),
-		Networks: []string{at.String()}, ExternalIDs: c.mark(head, role),
+		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, MAC: gatewayMAC(at[0].Addr()).String(),
+		ExternalIDs: c.mark(head, role),
+	}
+	for _, a := range at {
+		port.Networks = append(port.Networks, a.String())
 	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, router, "ports", port.UUID)
@@ -175,13 +188,23 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 	}
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
-		Addresses: []string{fmt.Sprintf("%s %s %s", o.MAC, o.Address, texts(o.Sources(), " "))},
 		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idAddress, o.Address.String(),
 			idServiceIP, o.ServiceAddress.String(), idMAC, o.MAC, idChassis, o.Chassis),
 	}
 	if o.EdgeAddress.IsValid() {
 		lsp.ExternalIDs[idEdgeIP] = o.EdgeAddress.String()
 	}
+	if o.IPv6.Address.IsValid() {
+		lsp.ExternalIDs[idAddress6], lsp.ExternalIDs[idServiceIP6] = o.IPv6.Address.String(), o.IPv6.Service.String()
+		if o.IPv6.Edge.IsValid() {
+			lsp.ExternalIDs[idEdgeIP6] = o.IPv6.Edge.String()
+		}
+	}
+	addresses := o.MAC
+	for _, a := range o.Families() {
+		addresses += " " + a.Address.String() + " " + texts(a.Sources(), " ")
+	}
+	lsp.Addresses = []string{addresses}
 	if o.Chassis != "" {
 		lsp.Options["requested-chassis"] = o.Chassis
 	}
@@ -192,14 +215,30 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 	if !ok {
 		return
 	}
-	if o.Node.Is4() == o.Address.Is4() {
-		c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), o.Address, nodesPort(o.Network))
+	for _, a := range o.Families() {
+		if o.Node.Is4() == a.Address.Is4() {
+			c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), a.Address, nodesPort(o.Network))
+		}
+		role := roleWayOut
+		if a.Address.Is6() {
+			role = roleWayOut6
+		}
+		c.leave(set, k, role, network.Transit, priorityOnNode, o.Network, a.Address, familyOf(a.Address)+".src == "+sources(a))
 	}
-	c.leave(set, k, roleWayOut, network.Transit, priorityOnNode, o, "ip4.src == "+sources(o))
 }
 
-// sources returns the port's addresses that the node does not have, for a match.
-func sources(o netvirt.ManagementPort) string { return "{" + texts(o.Sources(), ", ") + "}" }
+// sources returns the addresses of a port that the node does not have, for a match.
+func sources(a netvirt.NodeAddresses) string { return "{" + texts(a.Sources(), ", ") + "}" }
+
+// matchSources returns a match for packets whose source or destination, as field says, is an address of a port that the
+// node does not have.
+func matchSources(o netvirt.ManagementPort, field string) string {
+	match := fmt.Sprintf("ip4.%s == %s", field, sources(o.Families()[0]))
+	if o.IPv6.Address.IsValid() {
+		match = fmt.Sprintf("(%s || ip6.%s == %s)", match, field, sources(o.IPv6))
+	}
+	return match
+}
 
 func texts(all []netip.Addr, separator string) string {
 	list := make([]string, len(all))
@@ -215,8 +254,8 @@ func texts(all []netip.Addr, separator string) string {
 // directions. So a request is not tracked on its way out, nor an answer on its way in.
 func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.ManagementPort) {
 	for _, acl := range []*nb.ACL{
-		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && ip4.src == %s", o.Name(), sources(o))},
-		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && ip4.dst == %s", o.Name(), sources(o))},
+		{Direction: nb.ACLDirectionToLport, Match: fmt.Sprintf("outport == %q && %s", o.Name(), matchSources(o, "src"))},
+		{Direction: nb.ACLDirectionFromLport, Match: fmt.Sprintf("inport == %q && %s", o.Name(), matchSources(o, "dst"))},
 	} {
 		c.stateless(set, head, o.Network, acl)
 	}
@@ -230,20 +269,34 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	if !ok {
 		return
 	}
-	addresses := []string{o.MAC + " " + o.Address.String()}
+	addresses := []string{o.MAC}
+	for _, a := range o.Addresses() {
+		addresses[0] += " " + a.Address.String()
+	}
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
 		Addresses: addresses, PortSecurity: addresses,
-		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idVPN, o.VPN, idAddress, o.Address.String(), idMAC, o.MAC, idChassis, o.Chassis),
+		ExternalIDs: c.mark(k, "", idVPN, o.VPN, idAddress, o.Address.String(), idMAC, o.MAC, idChassis, o.Chassis),
+	}
+	if o.Network.IsValid() {
+		lsp.ExternalIDs[idNetwork] = o.Network.String()
+	}
+	if o.NetworkIPv6.IsValid() {
+		lsp.ExternalIDs[idAddress6], lsp.ExternalIDs[idPrefix6] = o.IPv6.String(), o.NetworkIPv6.String()
 	}
 	if o.Chassis != "" {
 		lsp.Options["requested-chassis"] = o.Chassis
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
-	via := gatewayPort(o.ELAN, o.Network)
-	c.route(set, k, roleNode, c.routerUUID(vpnKey(o.VPN)), single(o.Address), o.Address, via)
-	c.bindMAC(set, k, roleNode, via, o.Address, o.MAC)
+	for _, a := range o.Addresses() {
+		role, via := roleNode, gatewayPort(o.ELAN, a.Network)
+		if a.Address == o.IPv6 {
+			role = roleNode6
+		}
+		c.route(set, k, role, c.routerUUID(vpnKey(o.VPN)), single(a.Address), a.Address, via)
+		c.bindMAC(set, k, role, via, a.Address, o.MAC)
+	}
 }
 
 func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
@@ -260,19 +313,26 @@ func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netv
 		c.byGateway(set, head, role+"/"+roleGateway, priorityGateway, gateway, from)
 	}
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
-	if ok && port.Address.Is4() == from.Addr().Is4() {
-		c.leave(set, head, role, vpn.Transit, priorityWayOut, port, "ip4.src == "+from.String())
-		if network, ok := look(nodeNetworkKey(port.Network)).(netvirt.NodeNetwork); ok && network.OnNode != "" {
-			c.leave(set, head, role+"/"+roleOnNode, vpn.Transit, priorityOnNode, port, fmt.Sprintf("ip4.src == %s && ip4.dst == %s", from, anyOf(network.OnNode)))
+	if !ok {
+		return
+	}
+	for _, a := range port.Families() {
+		if a.Address.Is4() != from.Addr().Is4() {
+			continue
+		}
+		match := fmt.Sprintf("%s.src == %s", familyOf(a.Address), from)
+		c.leave(set, head, role, vpn.Transit, priorityWayOut, port.Network, a.Address, match)
+		if network, ok := look(nodeNetworkKey(port.Network)).(netvirt.NodeNetwork); ok && network.OnNode != "" && from.Addr().Is4() {
+			c.leave(set, head, role+"/"+roleOnNode, vpn.Transit, priorityOnNode, port.Network, a.Address, match+" && ip4.dst == "+anyOf(network.OnNode))
 		}
 	}
 }
 
-// leave adds the policy that reroutes traffic that matches and goes out to a management port.
-func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, priority int, by netvirt.ManagementPort, match string) {
+// leave adds the policy that reroutes traffic that matches and goes out to an address of a management port.
+func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, priority int, network netip.Prefix, by netip.Addr, match string) {
 	c.policy(set, head, transit, &nb.LogicalRouterPolicy{
-		Priority: priority, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.Address.String()},
-		Match: fmt.Sprintf("%s && %s", goesOut(by.Network), match), ExternalIDs: c.mark(head, role),
+		Priority: priority, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.String()},
+		Match: fmt.Sprintf("%s && %s", goesOut(network), match), ExternalIDs: c.mark(head, role),
 	})
 }
 
@@ -280,9 +340,12 @@ func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, 
 func decodeNodeNetwork(s *nb.LogicalSwitch) []netvirt.Object {
 	prefix, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix])
 	gateway, _ := netip.ParseAddr(s.ExternalIDs[idGateway])
+	prefix6, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix6])
+	gateway6, _ := netip.ParseAddr(s.ExternalIDs[idGateway6])
 	onNode, _ := parsePrefixes(s.ExternalIDs[idOnNode])
 	return []netvirt.Object{netvirt.NodeNetwork{
-		Prefix: prefix, Gateway: gateway, Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode,
+		Prefix: prefix, Gateway: gateway, PrefixIPv6: prefix6, GatewayIPv6: gateway6,
+		Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode,
 	}}
 }
 
@@ -294,8 +357,12 @@ func decodeManagementPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Ob
 	address, _ := netip.ParseAddr(ids[idAddress])
 	service, _ := netip.ParseAddr(ids[idServiceIP])
 	edge, _ := netip.ParseAddr(ids[idEdgeIP])
+	var six netvirt.NodeAddresses
+	six.Address, _ = netip.ParseAddr(ids[idAddress6])
+	six.Service, _ = netip.ParseAddr(ids[idServiceIP6])
+	six.Edge, _ = netip.ParseAddr(ids[idEdgeIP6])
 	return []netvirt.Object{netvirt.ManagementPort{
-		Node: node, Network: network, Address: address, ServiceAddress: service, EdgeAddress: edge, MAC: ids[idMAC], Chassis: ids[idChassis],
+		Node: node, Network: network, Address: address, ServiceAddress: service, EdgeAddress: edge, IPv6: six, MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }
 
@@ -304,7 +371,9 @@ func decodeNodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	ids := lsp.ExternalIDs
 	network, _ := netip.ParsePrefix(ids[idNetwork])
 	address, _ := netip.ParseAddr(ids[idAddress])
+	address6, _ := netip.ParseAddr(ids[idAddress6])
+	network6, _ := netip.ParsePrefix(ids[idPrefix6])
 	return []netvirt.Object{netvirt.NodePort{
-		ELAN: k.Name, Network: network, VPN: ids[idVPN], Address: address, MAC: ids[idMAC], Chassis: ids[idChassis],
+		ELAN: k.Name, Network: network, VPN: ids[idVPN], Address: address, IPv6: address6, NetworkIPv6: network6, MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }
