@@ -38,7 +38,7 @@ func (l *Lab) Install(ctx context.Context) error {
 }
 
 func (l *Lab) install(ctx context.Context) error {
-	for _, n := range l.Nodes {
+	for _, n := range l.controlPlane() {
 		patch := []byte(`{"metadata":{"labels":{"node-role.kubernetes.io/control-plane":""}}}`)
 		if _, err := l.client.CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 			return err
@@ -72,11 +72,22 @@ func (l *Lab) install(ctx context.Context) error {
 	return l.AwaitReady(ctx)
 }
 
+// controlPlane returns the nodes with a bridge.
+func (l *Lab) controlPlane() []*Node {
+	if l.cfg.Bridges == 0 {
+		return l.Nodes
+	}
+	return l.Nodes[:l.cfg.Bridges]
+}
+
 // variables replace the variables of the guide.
 func (l *Lab) variables() string {
 	var bridges, names []string
+	for _, n := range l.controlPlane() {
+		bridges = append(bridges, n.Address.String())
+	}
 	for _, n := range l.Nodes {
-		bridges, names = append(bridges, n.Address.String()), append(names, n.Name)
+		names = append(names, n.Name)
 	}
 	return fmt.Sprintf("BRIDGES=%q ETCD=%s ETCD_NODES=%s NODES=%q\n",
 		strings.Join(bridges, " "), l.Nodes[0].Address, l.Nodes[0].Name, strings.Join(names, " "))

@@ -38,8 +38,10 @@ const (
 type Config struct {
 	// Prefix is the name of the lab. Prefixes are unique.
 	Prefix string
-	// Nodes are the nodes' names. The first one is a control-plane node.
+	// Nodes are the nodes' names.
 	Nodes []string
+	// Bridges is how many of the nodes, the first ones, are control-plane nodes and have a bridge; 0 for all.
+	Bridges int
 	// Bin is the directory with coe-bridge and coe-cni from make build.
 	Bin string
 	// Settings are lines that are added to the bridge's configuration file.

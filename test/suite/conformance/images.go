@@ -35,6 +35,9 @@ var needs = []struct{ pkg, path, to string }{
 // nameServices tells the C library to look for hosts in /etc/hosts first.
 const nameServices = "/etc/nsswitch.conf"
 
+// wgetSettings are the settings of wget in the images.
+const wgetSettings = "test/suite/conformance/wgetrc"
+
 // missing returns the Debian packages that a run needs and that are not installed.
 func missing() []string {
 	packages := kubelab.Missing()
@@ -124,7 +127,11 @@ func shortName(image string) string {
 // shellFiles returns the files of a shell with the programs that tests run in it: their paths in an
 // image, by their paths on this machine.
 func shellFiles(ctx context.Context) (map[string]string, error) {
-	files := map[string]string{nameServices: strings.TrimPrefix(nameServices, "/")}
+	settings, err := kube.FindSource(wgetSettings)
+	if err != nil {
+		return nil, err
+	}
+	files := map[string]string{nameServices: strings.TrimPrefix(nameServices, "/"), settings: "etc/wgetrc"}
 	for _, n := range needs {
 		files[n.path] = n.to
 		if n.pkg == "busybox-static" {

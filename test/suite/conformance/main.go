@@ -121,8 +121,13 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 	return nil
 }
 
-// loadBalancers has the addresses of services of type LoadBalancer.
-const loadBalancers = "198.51.100.0/24"
+// loadBalancers has the addresses of services of type LoadBalancer. The bridge of a lab allows 203.0.113.0/24, of which
+// tests use 203.0.113.250.
+const loadBalancers = "203.0.113.0/26"
+
+// client is the address from which the suite sends to services of type LoadBalancer. A test expects that it is not in the /16
+// of the nodes.
+const client = "198.51.100.1"
 
 // startLab starts a cluster with coe-bridge that has the images of the suite, and a load balancer.
 func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error) {
@@ -135,7 +140,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
 	lab, err := kubelab.Start(ctx, kubelab.Config{
-		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bin: o.bin, Settings: []string{"external-addresses: " + loadBalancers},
+		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin,
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	})
 	if err != nil {
@@ -158,8 +163,16 @@ func prepare(ctx context.Context, lab *kubelab.Lab, suite *suite) error {
 	if err := lab.Install(ctx); err != nil {
 		return err
 	}
+	if _, err := lab.OVN.Exec(ctx, ovnhost.CentralNamespace, "ip", "address", "add", client+"/32", "dev", "lo"); err != nil {
+		return err
+	}
+	for _, n := range lab.Nodes {
+		if _, err := lab.OVN.Exec(ctx, n.Name, "ip", "route", "add", client+"/32", "via", ovnhost.Central.String()); err != nil {
+			return err
+		}
+	}
 	_, err := lab.OVN.Launch(ctx, ovnhost.Command{Name: "balancer", Pod: ovnhost.CentralNamespace, Argv: []string{
-		suite.balancer, "--kubeconfig=" + lab.Kubeconfig(), "--addresses=" + loadBalancers,
+		suite.balancer, "--kubeconfig=" + lab.Kubeconfig(), "--addresses=" + loadBalancers, "--source=" + client,
 	}})
 	return err
 }

@@ -21,6 +21,7 @@ import (
 // balancer gives addresses to services, and routes them. It may be used concurrently.
 type balancer struct {
 	addresses netip.Prefix
+	source    netip.Addr
 	health    http.Client
 
 	mu       sync.Mutex
@@ -39,9 +40,9 @@ var _ cloudprovider.LoadBalancer = (*balancer)(nil)
 // checkTimeout bounds a health check.
 const checkTimeout = time.Second
 
-func newBalancer(addresses netip.Prefix) *balancer {
+func newBalancer(addresses netip.Prefix, source netip.Addr) *balancer {
 	return &balancer{
-		addresses: addresses, services: map[types.UID]*balanced{},
+		addresses: addresses, source: source, services: map[types.UID]*balanced{},
 		health: http.Client{Timeout: checkTimeout, Transport: &http.Transport{DisableKeepAlives: true}},
 	}
 }
@@ -150,7 +151,7 @@ func (b *balancer) route(ctx context.Context) error {
 			if now, exists := has[address]; exists && slices.Equal(now, nodes) {
 				continue
 			}
-			if err := lead(address, nodes); err != nil {
+			if err := b.lead(address, nodes); err != nil {
 				return err
 			}
 			has[address] = nodes
@@ -164,10 +165,10 @@ func (b *balancer) route(ctx context.Context) error {
 }
 
 // lead routes an address to nodes. Without nodes, packets to it are dropped.
-func lead(address netip.Addr, nodes []netip.Addr) error {
+func (b *balancer) lead(address netip.Addr, nodes []netip.Addr) error {
 	r := netlink.Route{Dst: whole(address), Type: unix.RTN_BLACKHOLE}
 	if len(nodes) > 0 {
-		r.Type = unix.RTN_UNICAST
+		r.Type, r.Src = unix.RTN_UNICAST, b.source.AsSlice()
 	}
 	for _, n := range nodes {
 		r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{Gw: n.AsSlice()})

@@ -38,7 +38,12 @@ func main() {
 func run(ctx context.Context) error {
 	kubeconfig := flag.String("kubeconfig", "", "file with the access to the API server")
 	text := flag.String("addresses", "", "prefix of the addresses of services")
+	from := flag.String("source", "", "address from which its network namespace sends to services")
 	flag.Parse()
+	source, err := netip.ParseAddr(*from)
+	if err != nil {
+		return fmt.Errorf("--source: %w", err)
+	}
 	addresses, err := netip.ParsePrefix(*text)
 	if err != nil {
 		return fmt.Errorf("--addresses: %w", err)
@@ -51,7 +56,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b := newBalancer(addresses)
+	b := newBalancer(addresses, source)
 	shared := informers.NewSharedInformerFactory(client, 0)
 	c, err := service.New(cloud{balancer: b}, client, shared.Core().V1().Services(), shared.Core().V1().Nodes(), "test", featuregate.NewFeatureGate())
 	if err != nil {
