@@ -187,10 +187,7 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 		if to.link == "" {
 			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac, ipv6: p.Address.Is6()}
 		}
-		has6 := slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is6() })
-		if has6 && w.ipv6.source.IsValid() && !to.ipv6 {
-			to.ipv6, to.addresses = true, []netip.Addr{w.ipv6.source} // the node has an internal IPv6 address already
-		}
+		w.allowIPv6(&to, r)
 		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return w.family(a.IP).source.IsValid() }) {
 			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
 		}
@@ -209,6 +206,15 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 		pairs[r.Namespace] = to
 	}
 	w.pairs = slices.SortedFunc(maps.Values(pairs), func(a, b pair) int { return cmp.Compare(a.link, b.link) })
+}
+
+// allowIPv6 gives the node's own end of a pair IPv6 if an interface behind it has an IPv6 address. A node with an internal
+// IPv6 address has it anyway.
+func (w *wanted) allowIPv6(to *pair, r *uplink.Record) {
+	has := slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is6() })
+	if has && w.ipv6.source.IsValid() && !to.ipv6 {
+		to.ipv6, to.addresses = true, []netip.Addr{w.ipv6.source}
+	}
 }
 
 // networkOf returns the addresses of all nodes in the pod network.

@@ -369,7 +369,7 @@ func TestRights(t *testing.T) {
 	})
 	require.Contains(t, r.problem("services"), `apply deploy/kubernetes/bridge/rbac.yaml, which grants the verb "list" on resource "services" of API group ""`)
 	require.Contains(t, r.problem("endpointslices"), `grants the verb "watch" on resource "endpointslices" of API group "discovery.k8s.io"`)
-	r.eventually(t, 10*time.Second, "logged", func() bool { return r.log.count("cannot watch Kubernetes") == 3 }) // network policies too
+	r.eventually(t, 10*time.Second, "logged", func() bool { return r.log.count("cannot watch Kubernetes") == 4 }) // network policies and ServiceCIDRs too
 	require.False(t, r.store.Complete(), "services were not listed")
 
 	grant(t, c, rbacv1.PolicyRule{Verbs: all, APIGroups: []string{"", "discovery.k8s.io"},
@@ -378,7 +378,7 @@ func TestRights(t *testing.T) {
 		return r.store.Complete() && r.problem("endpointslices") == ""
 	})
 	r.inSync(t, c, time.Second)
-	require.LessOrEqual(t, r.log.count("cannot watch Kubernetes"), 3)
+	require.LessOrEqual(t, r.log.count("cannot watch Kubernetes"), 4)
 	require.Equal(t, 5, r.log.count("listed"), "a listed resource is not listed again to open a watch")
 }
 
