@@ -125,7 +125,7 @@ func (c *Config) checks() []check {
 		{"NICs in bridges", c.nics},
 	}
 	if c.OVN {
-		checks = append(checks, check{"ovn-controller", c.controller}, check{"southbound database", c.southbound}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})
+		checks = append(checks, check{"ovn-controller", c.controller}, check{"gateway", c.gateway}, check{"southbound database", c.southbound}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})
 	} else {
 		checks = append(checks, check{"OpenDaylight", c.managed}, check{"ovn-controller", c.noController}, check{"tunnels", c.netvirtTunnels}, check{"mtu", c.mtu})
 	}

@@ -206,7 +206,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "pod network": brokenPodNetwork, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "gateway": brokenGateway, "pod network": brokenPodNetwork, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -223,7 +223,9 @@ func brokenSwitch(n *node) {
 	cfg := n.config()
 	cfg.Timeout = 300 * time.Millisecond
 	cfg.Switch = n.vswitch("unix:" + n.path("none.sock"))
-	found := n.find(cfg, levels{"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "southbound database": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown})
+	found := n.find(cfg, levels{
+		"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "gateway": doctor.Unknown, "southbound database": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown,
+	})
 	require.Contains(n.t, found["Open vSwitch"].Found, "none.sock")
 
 	cfg = n.config()
@@ -308,6 +310,14 @@ func brokenPodNetwork(n *node) {
 	n.write("isolated/interfaces.json", `{"place":{"node":"172.31.99.11","isolated":true,"name":"x","mac-address":"0a:58:ac:1f:63:0b","address":"172.31.99.11"}}`)
 	cfg.StateDir = n.path("isolated")
 	n.find(cfg, levels{})
+}
+
+// A node is prepared for a gateway, and OVN has none on its chassis.
+func brokenGateway(n *node) {
+	n.vsctl("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=coe-gateway:br-phy")
+	found := n.find(n.config(), levels{"gateway": doctor.Failed})
+	require.Contains(n.t, found["gateway"].Found, "OVN has not connected the gateway of this node to br-phy")
+	n.vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
 }
 
 func brokenNIC(n *node) {

@@ -126,6 +126,26 @@ func (c *Config) nics(ctx context.Context) (string, error) {
 	return strings.Join(names, ", "), nil
 }
 
+// gateway checks that the gateway of this node at the bridge is on this chassis.
+func (c *Config) gateway(ctx context.Context) (string, error) {
+	bridge, err := c.Switch.BridgeOf(ctx, ovs.GatewayNetwork)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	if bridge == "" {
+		return "none", nil
+	}
+	connected, err := c.Switch.GatewayConnected(ctx)
+	switch {
+	case err != nil:
+		return "", unknown(errNoSwitch)
+	case !connected:
+		return "", failed(fmt.Errorf("OVN has not connected the gateway of this node to %s: it has the system-id of another chassis, or coe-bridge has no gateway for this node", bridge),
+			"run coe-bridge gateway init again (docs/gateways.md)")
+	}
+	return "connected to " + bridge, nil
+}
+
 // faultyUserspace is the Open vSwitch release with two faults of the userspace datapath. NAT that
 // changes no address can crash ovs-vswitchd. A datapath flow can stay while packets use it, although the
 // tables have changed.

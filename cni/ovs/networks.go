@@ -49,6 +49,20 @@ func (s *Switch) Map(ctx context.Context, network, bridge string) error {
 	return nil
 }
 
+// GatewayNetwork is the network of gateways in OVN, which the OVN backend names too.
+const GatewayNetwork = "coe-gateway"
+
+// GatewayConnected reports whether OVN has connected the bridge of GatewayNetwork. ovn-controller does so on the chassis of a
+// gateway alone.
+func (s *Switch) GatewayConnected(ctx context.Context) (bool, error) {
+	bridge, err := s.BridgeOf(ctx, GatewayNetwork)
+	if err != nil {
+		return false, err
+	}
+	bridges, err := s.Bridges(ctx)
+	return slices.ContainsFunc(bridges[bridge].Ports, func(port string) bool { return strings.HasPrefix(port, "patch-gateway:outside:") }), err
+}
+
 // keyGatewayNIC names the NIC that has joined its bridge for a gateway alone.
 const keyGatewayNIC = "coe-gateway-nic"
 

@@ -19,11 +19,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
-
-// physicalNetwork is the network of gateways in OVN, which the OVN backend names too.
-const physicalNetwork = "coe-gateway"
 
 // routerFlags has the flags of the commands that make this node a gateway of OVN.
 type routerFlags struct {
@@ -233,7 +231,7 @@ const (
 	worksInterval = 200 * time.Millisecond
 )
 
-// works waits until OVN has the gateway, and fails if the gateway has a problem.
+// works waits until OVN has the gateway and has connected it on this node, and fails if the gateway has a problem.
 func (r *gatewayRouter) works(ctx context.Context, want gatewayEntry) error {
 	deadline, cancel := context.WithTimeout(ctx, worksTimeout)
 	defer cancel()
@@ -242,13 +240,21 @@ func (r *gatewayRouter) works(ctx context.Context, want gatewayEntry) error {
 		if err != nil {
 			return err
 		}
-		if there {
+		connected, err := r.vswitch.GatewayConnected(ctx)
+		if err != nil {
+			return err
+		}
+		if there && connected {
 			return r.problem(ctx)
 		}
 		select {
 		case <-time.After(worksInterval):
 		case <-deadline.Done():
-			return cmp.Or(r.problem(ctx), errors.New("the gateway is configured, and OVN does not have it yet: see coe-bridge status"))
+			err := errors.New("the gateway is configured, and OVN does not have it yet: see coe-bridge status")
+			if there {
+				err = errors.New("the gateway is configured, and OVN has not connected it on this node: check that ovn-controller runs, with the system-id of Open vSwitch")
+			}
+			return cmp.Or(r.problem(ctx), err)
 		}
 	}
 }
@@ -298,7 +304,7 @@ func (r *gatewayRouter) attach(ctx context.Context) (steps []string, err error) 
 	if r.flags.nic != "" {
 		bridge = nic.BridgeOf(r.flags.nic)
 	}
-	mapped, err := r.vswitch.BridgeOf(ctx, physicalNetwork)
+	mapped, err := r.vswitch.BridgeOf(ctx, ovs.GatewayNetwork)
 	if err != nil {
 		return nil, err
 	}
@@ -377,13 +383,13 @@ func (r *gatewayRouter) checkBridge(ctx context.Context) error {
 // mapNetwork gives the network of gateways a bridge; empty for none.
 func (r *gatewayRouter) mapNetwork(ctx context.Context, steps []string, bridge string) ([]string, error) {
 	if !r.flags.dryRun {
-		if err := r.vswitch.Map(ctx, physicalNetwork, bridge); err != nil {
+		if err := r.vswitch.Map(ctx, ovs.GatewayNetwork, bridge); err != nil {
 			return steps, err
 		}
 	}
-	text := fmt.Sprintf("map network %s to bridge %s", physicalNetwork, bridge)
+	text := fmt.Sprintf("map network %s to bridge %s", ovs.GatewayNetwork, bridge)
 	if bridge == "" {
-		text = "unmap network " + physicalNetwork
+		text = "unmap network " + ovs.GatewayNetwork
 	}
 	return append(steps, text), nil
 }
@@ -409,7 +415,7 @@ func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) 
 		}
 		steps = append(steps, "delete the gateway at "+r.central.URL)
 	}
-	mapped, err := r.vswitch.BridgeOf(ctx, physicalNetwork)
+	mapped, err := r.vswitch.BridgeOf(ctx, ovs.GatewayNetwork)
 	if err == nil && mapped != "" {
 		steps, err = r.mapNetwork(ctx, steps, "")
 	}
