@@ -3,6 +3,7 @@ package coe
 import (
 	"encoding/binary"
 	"net/netip"
+	"reflect"
 	"slices"
 )
 
@@ -22,8 +23,14 @@ type Gateway struct {
 }
 
 // GatewayLinks has the addresses of the links to gateways. They exist only in routers. The range has no
-// well-known link-local address, such as that of metadata servers.
-var GatewayLinks = netip.MustParsePrefix("169.254.64.0/18")
+// well-known link-local address, such as that of metadata servers, and none of EgressWays.
+var GatewayLinks = netip.MustParsePrefix("169.254.192.0/18")
+
+// EgressWays has the addresses of the ways of EgressIPs, on the same router.
+var EgressWays = netip.MustParsePrefix("169.254.64.0/18")
+
+// MaxServingGateways is the maximum number of gateways with Services: each has load balancers for all services.
+const MaxServingGateways = 16
 
 // GatewayLink returns the link of the gateway on the node with a number; ok is false if GatewayLinks has
 // none.
@@ -53,6 +60,9 @@ func (tx *Tx) HasGateway(node string) bool {
 
 // gateways replaces the gateway of a node in a copy of the list, because views share it.
 func (tx *Tx) gateways(node string, now ...*Gateway) {
+	if len(now) == 1 && slices.ContainsFunc(tx.store.gateways, func(g *Gateway) bool { return reflect.DeepEqual(g, now[0]) }) {
+		return
+	}
 	rest := slices.DeleteFunc(slices.Clone(tx.store.gateways), func(g *Gateway) bool { return g.Node.String() == node })
 	tx.store.gateways = slices.SortedFunc(slices.Values(append(rest, now...)), func(a, b *Gateway) int { return a.Node.Compare(b.Node) })
 	tx.cluster = true

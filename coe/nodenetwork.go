@@ -50,8 +50,12 @@ func (n *Networks) ByGateways(node netip.Addr) (all []netip.Prefix) {
 			return pods
 		}
 		for _, pinned := range g.Pinned {
-			if slices.ContainsFunc(pods, func(p netip.Prefix) bool { return p.Bits() <= pinned.Bits() && p.Contains(pinned.Addr()) }) {
-				all = append(all, pinned)
+			for _, p := range pods {
+				if p.Overlaps(pinned) && p.Bits() > pinned.Bits() {
+					all = append(all, p)
+				} else if p.Overlaps(pinned) {
+					all = append(all, pinned)
+				}
 			}
 		}
 	}

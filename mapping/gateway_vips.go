@@ -97,6 +97,9 @@ func (b *builder) localEndpoints(e exposure, g *coe.Gateway, here []target) []ne
 func (b *builder) pinnedTo(a netip.Addr) (to *coe.Gateway) {
 	bits := -1
 	for _, g := range b.Gateways {
+		if g.PinsUnknown && bits < 0 { // of all pods
+			to, bits = g, 0
+		}
 		for _, p := range g.Pinned {
 			if p.Contains(a) && p.Bits() > bits {
 				to, bits = g, p.Bits()

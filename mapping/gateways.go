@@ -135,6 +135,7 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 	o.Inside = netvirt.NewPrefixList(inside...)
 	if o.Services = g.Services; g.Services {
 		o.External, o.Nodes = netvirt.NewPrefixList(s.externalAtGateways(v.Gateways)...), joinedNodes(m)
+		o.Own, o.SourcePorts = ownAddresses(g.Node, v.Nodes[g.Node]), s.sourcePorts()
 	}
 	m.Add(o)
 	if node := v.Nodes[g.Address.Addr()]; node != nil {
@@ -151,6 +152,25 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 		}
 	}
 	return problems
+}
+
+// ownAddresses returns the IPv4 addresses of a node that policies take for the node.
+func ownAddresses(addr netip.Addr, n *coe.Node) netvirt.PrefixList {
+	var all []netip.Prefix
+	for _, a := range policyAddresses(addr, n) {
+		all = append(all, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return netvirt.NewPrefixList(only4(all)...)
+}
+
+// sourcePorts returns the most ports in a row outside NodePorts: the answer to a pod must not be a packet to a service.
+func (s Settings) sourcePorts() string {
+	const first, last = 1024, 65535
+	below, above := [2]int{first, int(s.NodePorts.First) - 1}, [2]int{max(first, int(s.NodePorts.Last)+1), last}
+	if below[1]-below[0] > above[1]-above[0] {
+		above = below
+	}
+	return fmt.Sprintf("%d-%d", above[0], above[1])
 }
 
 // joinedNodes returns the IPv4 addresses of the nodes with management ports.

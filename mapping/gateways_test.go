@@ -43,8 +43,8 @@ func TestGateways(t *testing.T) {
 	m := cluster(t, view(func(*coe.ClusterView, *coe.Gateway) {}), s)
 	whole := netvirt.Gateway{
 		Node: node1, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1",
-		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.64.12/30"),
-		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.64.0/18",
+		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.192.12/30"),
+		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.192.0/18",
 	}
 	onNode := func(m netvirt.Model) netvirt.PrefixList {
 		return m[netvirt.NodeNetwork{Prefix: whole.Network}.Key()].(netvirt.NodeNetwork).OnNode
@@ -52,13 +52,25 @@ func TestGateways(t *testing.T) {
 	require.Equal(t, whole, m[whole.Key()])
 	require.Equal(t, netvirt.PrefixList("169.254.0.0/16,198.51.100.0/24"), onNode(m))
 	require.Empty(t, onNode(cluster(t, view(func(v *coe.ClusterView, _ *coe.Gateway) { v.Gateways = nil }), s)))
-	require.Equal(t, "169.254.64.13/30", whole.TransitAddress().String())
-	require.Equal(t, "169.254.64.14/30", whole.LinkAddress().String())
+	require.Equal(t, "169.254.192.13/30", whole.TransitAddress().String())
+	require.Equal(t, "169.254.192.14/30", whole.LinkAddress().String())
 
 	serving := whole
 	serving.Services, serving.External, serving.Nodes = true, "198.51.100.0/24", netvirt.PrefixList(node1.String()+"/32")
+	serving.Own, serving.SourcePorts = serving.Nodes, "1024-65535"
 	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), s)
 	require.Equal(t, serving, m[whole.Key()], "only nodes with a management port are reached inside")
+	ports := s
+	ports.NodePorts = coe.PortRange{First: 30000, Last: 32767}
+	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), ports)
+	require.Equal(t, "32768-65535", m[whole.Key()].(netvirt.Gateway).SourcePorts, "no node ports")
+	for number := range uint32(1 << 12) {
+		link, _ := coe.GatewayLink(number)
+		require.False(t, link.Overlaps(coe.EgressWays))
+	}
+	for number := range uint16(netvirt.MaxEgressIPs + 1) {
+		require.False(t, netvirt.EgressLink(number).Overlaps(coe.GatewayLinks), "both are ports of one router")
+	}
 
 	for says, one := range map[string]struct {
 		reason coe.Reason

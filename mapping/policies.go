@@ -371,6 +371,14 @@ func (a *acl) add(e entry) { a.entries = append(a.entries, e) }
 // isolates reports whether there are policies that isolate pods.
 func (c *policies) isolates() bool { return len(c.subjects) > 0 }
 
+// policyAddresses returns the addresses of a node that policies take for the node, without its management port.
+func policyAddresses(addr netip.Addr, n *coe.Node) []netip.Addr {
+	if n != nil && n.ExternalIP.IsValid() && n.ExternalIP.Is4() != addr.Is4() {
+		return []netip.Addr{addr, n.ExternalIP}
+	}
+	return []netip.Addr{addr}
+}
+
 // addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
 // no policy isolates pods. A node's group lacks the addresses with which others connect too: its
 // EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.
@@ -382,10 +390,7 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 		return
 	}
 	for addr, n := range v.Nodes {
-		addresses := []netip.Addr{addr}
-		if n.ExternalIP.IsValid() && n.ExternalIP.Is4() != addr.Is4() {
-			addresses = append(addresses, n.ExternalIP)
-		}
+		addresses := policyAddresses(addr, n)
 		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
 			for _, a := range port.Families() {
 				addresses = append(addresses, a.Address, a.Service)

@@ -88,6 +88,28 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // outside the cluster to an endpoint on this node alone stays: the answer of a pod leaves the network by the pod's
 // node.
 func (t *Table) chains() []chain {
+	all := t.ownChains()
+	if t.family.number == unix.AF_INET {
+		all[0].rules = slices.Insert(all[0].rules, 0, t.notFromGateways()...)
+	}
+	return all
+}
+
+// gatewayLinks has the addresses of gateways of OVN that are clients of services.
+var gatewayLinks = netip.MustParsePrefix("169.254.192.0/18")
+
+// notFromGateways returns the rules for packets that a gateway has led to the node: they are not led again, because a
+// service whose endpoint is a node port would lead them in a circle.
+func (t *Table) notFromGateways() []rule {
+	from := slices.Concat(from(t.cfg.Link), t.family.sourceIn(gatewayLinks))
+	return []rule{
+		{fmt.Sprintf("from gateways %s to external addresses: not again", gatewayLinks), slices.Concat(from, t.family.toExternal(), dropped())},
+		{fmt.Sprintf("from gateways %s: not again", gatewayLinks), slices.Concat(from, returned())},
+	}
+}
+
+// ownChains returns the chains without the rules for packets from gateways. The first one is for packets that arrive.
+func (t *Table) ownChains() []chain {
 	f := t.family
 	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.place.Network))
 	all := []chain{

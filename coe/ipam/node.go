@@ -98,6 +98,10 @@ func (r *round) gateways() (all []coe.NetworkGateway) {
 		return nil
 	}
 	for _, g := range r.store.Gateways() {
+		if g.PinsUnknown { // of all pods
+			all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0)}})
+			continue
+		}
 		all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned, Services: g.Services})
 	}
 	return all

@@ -83,7 +83,7 @@ func (c NodesConfig) ServedHostPorts() []coe.PortRange {
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	joins := kinds.Has(netvirt.KindManagementPort)
 	if joins {
-		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks}
+		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks, coe.EgressWays}
 	}
 	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
 		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)

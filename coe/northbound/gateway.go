@@ -87,7 +87,14 @@ func CheckGateways(entries []Entry) error {
 
 // checkGateways checks gateways together: they must differ in address and chassis, and must not pin the same subnet.
 func checkGateways(all []*coe.Gateway) error {
+	serving := 0
 	for i, g := range all {
+		if g.Services {
+			serving++
+		}
+		if serving > coe.MaxServingGateways {
+			return fmt.Errorf("more than %d gateways have services, %s among them; each has load balancers for all services: use fewer", coe.MaxServingGateways, g.Node)
+		}
 		for _, other := range all[:i] {
 			if g.Address.Addr() == other.Address.Addr() {
 				return fmt.Errorf("the gateways of nodes %s and %s have the same address %s; choose another for one of them", other.Node, g.Node, g.Address.Addr())

@@ -28,6 +28,10 @@ type Gateway struct {
 	External PrefixList
 	// Nodes are the nodes with a management port, as /32, if Services is set: their programs can be endpoints.
 	Nodes PrefixList
+	// Own are the IPv4 addresses that policies take for the node, as /32, if Services is set. Nobody outside has them.
+	Own PrefixList
+	// SourcePorts are the ports "first-last" that pods have outside, if Services is set: none is a node port.
+	SourcePorts string
 }
 
 // TransitAddress returns the address of the transit on the link.

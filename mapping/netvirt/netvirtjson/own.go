@@ -82,13 +82,15 @@ type jsonGateway struct {
 	Services    bool           `json:"services,omitempty"`
 	External    []netip.Prefix `json:"external,omitempty"`
 	Nodes       []netip.Prefix `json:"nodes,omitempty"`
+	Own         []netip.Prefix `json:"own,omitempty"`
+	SourcePorts string         `json:"source-ports,omitempty"`
 }
 
 func gateways(objects iter.Seq[netvirt.Object]) any {
 	return list("gateway", each(objects, func(o netvirt.Gateway) jsonGateway {
 		return jsonGateway{
 			o.Node, o.Network, o.Transit, o.Chassis, o.Address.Addr(), max(o.Address.Bits(), 0), o.NextHop, o.Link,
-			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.Services, o.External.All(), o.Nodes.All(),
+			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.Services, o.External.All(), o.Nodes.All(), o.Own.All(), o.SourcePorts,
 		}
 	}))
 }

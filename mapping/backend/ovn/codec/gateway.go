@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
@@ -27,6 +28,7 @@ const (
 	roleToInside    = "to-inside"
 	roleToExternal  = "to-external"
 	roleToNodes     = "to-nodes"
+	roleBack        = "back"
 )
 
 // priorityPinned is the priority of the policy of pinned pods, less the length of their prefix: the longest
@@ -85,6 +87,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	if o.Services {
 		lr.Options["lb_force_snat_ip"] = "router_ip"
 		lr.ExternalIDs[idServices], lr.ExternalIDs[idExternal], lr.ExternalIDs[idNodes] = flag(true), string(o.External), string(o.Nodes)
+		lr.ExternalIDs[idOwn], lr.ExternalIDs[idPorts] = string(o.Own), o.SourcePorts
 	}
 	for key, value := range map[string]string{
 		idChassis: o.Chassis, idAddress: o.Address.String(), idNextHop: o.NextHop.String(), idLink: o.Link.String(),
@@ -109,7 +112,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 		c.route(set, k, rolePods+pods.String(), router, pods, o.TransitAddress().Addr(), fromGatewayName(o.Node))
 		nat := &nb.NAT{
 			UUID: c.uuid(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: o.Address.Addr().String(),
-			LogicalIP: pods.String(), ExternalIDs: c.mark(k, rolePods+pods.String()),
+			LogicalIP: pods.String(), ExternalPortRange: o.SourcePorts, ExternalIDs: c.mark(k, rolePods+pods.String()),
 		}
 		set.Add(nat)
 		set.Link(nb.LogicalRouterTable, router, "nat", nat.UUID)
@@ -132,20 +135,26 @@ const (
 	priorityToOthers   = 1 // to other addresses than the gateway's
 	priorityToExternal = 10
 	priorityToInside   = 20
+	priorityToGateway  = 25
 	priorityRestricted = 30 // by loadBalancerSourceRanges
 	priorityAdmitted   = 31
 	priorityPretended  = 40 // from addresses inside
 )
 
 // servesOutside lets packets to services in. Their sources are outside the network: with a Local one a host outside could
-// otherwise pretend to be the node of a pod, which policies allow. A packet to an external address that no load balancer
-// translates would go back to the network outside, and come again. Endpoints that are nodes are reached by the transit.
+// otherwise pretend to be the node of a pod, which policies allow. No packet goes back to the network outside: one to an
+// external address that no load balancer translates would come again, and so would one to an endpoint that is a gateway.
+// Endpoints that are nodes are reached by the transit.
 func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
-	inside := o.Inside.All()
-	if o.Node.Is4() {
-		inside = append(inside, single(o.Node))
-	}
-	c.fromOutside(set, k, o.Node, rolePretended, priorityPretended, nb.ACLActionDrop, fmt.Sprintf("ip4.src == %s", anyOf(netvirt.NewPrefixList(inside...))))
+	spoofed := netvirt.NewPrefixList(slices.Concat(o.Inside.All(), o.Own.All())...)
+	kept := netvirt.NewPrefixList(slices.Concat(o.Inside.All(), o.Nodes.All())...)
+	c.fromOutside(set, k, o.Node, rolePretended, priorityPretended, nb.ACLActionDrop, fmt.Sprintf("ip4.src == %s", anyOf(spoofed)))
+	c.fromOutside(set, k, o.Node, roleToGateway, priorityToGateway, nb.ACLActionAllow, fmt.Sprintf("ip4.dst == %s", o.Address.Addr()))
+	c.fromOutside(set, k, o.Node, roleToInside, priorityToInside, nb.ACLActionDrop, fmt.Sprintf("ip4.dst == %s", anyOf(kept)))
+	c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleBack),
+		Match: fmt.Sprintf("inport == %q && outport == %q", outsideName(o.Node), outsideName(o.Node)),
+	})
 	if o.Nodes != "" {
 		c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
 			Priority: priorityToNodes, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{o.TransitAddress().Addr().String()},
@@ -155,12 +164,7 @@ func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway
 	if o.External == "" {
 		return
 	}
-	c.fromOutside(set, k, o.Node, roleToInside, priorityToInside, nb.ACLActionDrop, fmt.Sprintf("ip4.dst == %s", anyOf(o.Inside)))
 	c.fromOutside(set, k, o.Node, roleToExternal, priorityToExternal, nb.ACLActionAllow, fmt.Sprintf("ip4.dst == %s", anyOf(o.External)))
-	c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
-		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleToExternal),
-		Match: fmt.Sprintf("inport == %q && outport == %q && ip4.dst == %s", outsideName(o.Node), outsideName(o.Node), anyOf(o.External)),
-	})
 }
 
 // fromOutside adds an ACL for packets that come in from the network outside of a gateway.
@@ -220,5 +224,7 @@ func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	o.Services = ids[idServices] != ""
 	o.External, _ = parsePrefixes(ids[idExternal])
 	o.Nodes, _ = parsePrefixes(ids[idNodes])
+	o.Own, _ = parsePrefixes(ids[idOwn])
+	o.SourcePorts = ids[idPorts]
 	return []netvirt.Object{o}
 }

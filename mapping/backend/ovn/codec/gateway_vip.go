@@ -52,6 +52,10 @@ func (c Codec) encodeGatewayVIPs(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Ser
 		if lb == nil {
 			lb = c.balancer(k, o, v.Protocol, of.role(), nil)
 			hold(lb, o)
+			if o.Affinity > 0 { // a learned client costs a flow, and there is no limit of clients outside
+				delete(lb.Options, "affinity_timeout")
+				lb.SelectionFields = []string{"ip_src"}
+			}
 			if of.local {
 				lb.Options["skip_snat"] = "true"
 			}

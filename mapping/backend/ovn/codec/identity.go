@@ -56,6 +56,8 @@ const (
 	idServices   = "coe-bridge/services"
 	idExternal   = "coe-bridge/external"
 	idNodes      = "coe-bridge/nodes"
+	idOwn        = "coe-bridge/own"
+	idPorts      = "coe-bridge/source-ports"
 	idWaits      = "coe-bridge/waits/"   // and the VIP
 	idSources    = "coe-bridge/sources/" // and the VIP
 	idGroup      = "coe-bridge/remote-group"

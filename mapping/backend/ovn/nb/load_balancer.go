@@ -17,10 +17,11 @@ var (
 
 // LoadBalancer defines an object in Load_Balancer table
 type LoadBalancer struct {
-	UUID        string                `ovsdb:"_uuid"`
-	ExternalIDs map[string]string     `ovsdb:"external_ids"`
-	Name        string                `ovsdb:"name"`
-	Options     map[string]string     `ovsdb:"options"`
-	Protocol    *LoadBalancerProtocol `ovsdb:"protocol" validate:"omitempty,oneof='tcp' 'udp' 'sctp'"`
-	Vips        map[string]string     `ovsdb:"vips"`
+	UUID            string                `ovsdb:"_uuid"`
+	ExternalIDs     map[string]string     `ovsdb:"external_ids"`
+	Name            string                `ovsdb:"name"`
+	Options         map[string]string     `ovsdb:"options"`
+	Protocol        *LoadBalancerProtocol `ovsdb:"protocol" validate:"omitempty,oneof='tcp' 'udp' 'sctp'"`
+	SelectionFields []string              `ovsdb:"selection_fields"`
+	Vips            map[string]string     `ovsdb:"vips"`
 }

@@ -17,9 +17,10 @@ var (
 
 // NAT defines an object in NAT table
 type NAT struct {
-	UUID        string            `ovsdb:"_uuid"`
-	ExternalIDs map[string]string `ovsdb:"external_ids"`
-	ExternalIP  string            `ovsdb:"external_ip"`
-	LogicalIP   string            `ovsdb:"logical_ip"`
-	Type        NATType           `ovsdb:"type" validate:"oneof='dnat' 'snat' 'dnat_and_snat'"`
+	UUID              string            `ovsdb:"_uuid"`
+	ExternalIDs       map[string]string `ovsdb:"external_ids"`
+	ExternalIP        string            `ovsdb:"external_ip"`
+	ExternalPortRange string            `ovsdb:"external_port_range"`
+	LogicalIP         string            `ovsdb:"logical_ip"`
+	Type              NATType           `ovsdb:"type" validate:"oneof='dnat' 'snat' 'dnat_and_snat'"`
 }
