@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -254,6 +256,13 @@ func TestNodePorts(t *testing.T) {
 		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
 	})
 	w.step("the agent is away, and the bridge too", func() {
+		await(w.t, "the agent has saved that there is no gateway", func() error {
+			saved, err := os.ReadFile(filepath.Join(w.agents["host1"].dir, "interfaces.json"))
+			if err == nil && bytes.Contains(saved, []byte(`"gateway-network"`)) {
+				err = errors.New("the file has the former content")
+			}
+			return err
+		})
 		require.NoError(w.t, w.agents["host1"].Kill())
 		w.bridge.Kill()
 		w.answered("central", w.address("host1"), cluster, all(edges["host1"])...)

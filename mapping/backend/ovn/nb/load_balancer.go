@@ -6,22 +6,29 @@ package nb
 const LoadBalancerTable = "Load_Balancer"
 
 type (
-	LoadBalancerProtocol = string
+	LoadBalancerProtocol        = string
+	LoadBalancerSelectionFields = string
 )
 
 var (
-	LoadBalancerProtocolTCP  LoadBalancerProtocol = "tcp"
-	LoadBalancerProtocolUDP  LoadBalancerProtocol = "udp"
-	LoadBalancerProtocolSCTP LoadBalancerProtocol = "sctp"
+	LoadBalancerProtocolTCP           LoadBalancerProtocol        = "tcp"
+	LoadBalancerProtocolUDP           LoadBalancerProtocol        = "udp"
+	LoadBalancerProtocolSCTP          LoadBalancerProtocol        = "sctp"
+	LoadBalancerSelectionFieldsEthSrc LoadBalancerSelectionFields = "eth_src"
+	LoadBalancerSelectionFieldsEthDst LoadBalancerSelectionFields = "eth_dst"
+	LoadBalancerSelectionFieldsIPSrc  LoadBalancerSelectionFields = "ip_src"
+	LoadBalancerSelectionFieldsIPDst  LoadBalancerSelectionFields = "ip_dst"
+	LoadBalancerSelectionFieldsTpSrc  LoadBalancerSelectionFields = "tp_src"
+	LoadBalancerSelectionFieldsTpDst  LoadBalancerSelectionFields = "tp_dst"
 )
 
 // LoadBalancer defines an object in Load_Balancer table
 type LoadBalancer struct {
-	UUID            string                `ovsdb:"_uuid"`
-	ExternalIDs     map[string]string     `ovsdb:"external_ids"`
-	Name            string                `ovsdb:"name"`
-	Options         map[string]string     `ovsdb:"options"`
-	Protocol        *LoadBalancerProtocol `ovsdb:"protocol" validate:"omitempty,oneof='tcp' 'udp' 'sctp'"`
-	SelectionFields []string              `ovsdb:"selection_fields"`
-	Vips            map[string]string     `ovsdb:"vips"`
+	UUID            string                        `ovsdb:"_uuid"`
+	ExternalIDs     map[string]string             `ovsdb:"external_ids"`
+	Name            string                        `ovsdb:"name"`
+	Options         map[string]string             `ovsdb:"options"`
+	Protocol        *LoadBalancerProtocol         `ovsdb:"protocol" validate:"omitempty,oneof='tcp' 'udp' 'sctp'"`
+	SelectionFields []LoadBalancerSelectionFields `ovsdb:"selection_fields" validate:"dive,oneof='eth_src' 'eth_dst' 'ip_src' 'ip_dst' 'tp_src' 'tp_dst'"`
+	Vips            map[string]string             `ovsdb:"vips"`
 }
