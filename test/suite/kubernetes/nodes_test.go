@@ -79,7 +79,7 @@ func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 	sources := fmt.Sprintf("{%s, %s}", p.Service, p.Edge)
 	w.add("port %s on nodes:%s: %s %s %s %s, chassis %s", port, at, p.MAC, a, p.Service, p.Edge, name)
 	w.add("route of transit:100:1: %s/32 via %s by router:nodes:%s", node, a, at)
-	w.add("policy of transit:100:1: 100 reroute %s where %s && ip4.src == %s", a, w.joined.wayOut(), sources)
+	w.add("policy of transit:100:1: 300 reroute %s where %s && ip4.src == %s", a, w.joined.wayOut(), sources)
 	w.add("acl of nodes:%s: 1 to-lport allow-stateless where outport == %q && ip4.src == %s", at, port, sources)
 	w.add("acl of nodes:%s: 1 from-lport allow-stateless where inport == %q && ip4.dst == %s", at, port, sources)
 	return nil
@@ -89,7 +89,7 @@ func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 // leave through a node. It adds nothing if the node has no place.
 func (w *wantedRows) leaves(node netip.Addr, from netip.Prefix) {
 	if p, found := w.joined.places[node]; found && from.Addr().Is4() {
-		w.add("policy of transit:100:1: 100 reroute %s where %s && ip4.src == %s", p.Address, w.joined.wayOut(), from)
+		w.add("policy of transit:100:1: 300 reroute %s where %s && ip4.src == %s", p.Address, w.joined.wayOut(), from)
 	}
 }
 
