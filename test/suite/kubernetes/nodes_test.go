@@ -89,7 +89,7 @@ func (w *wantedRows) place(node netip.Addr, name string, p agents.Place) error {
 // leave through a node. It adds nothing if the node has no place.
 func (w *wantedRows) leaves(node netip.Addr, from netip.Prefix) {
 	if p, found := w.joined.places[node]; found && from.Addr().Is4() {
-		w.add("policy of transit:100:1: 300 reroute %s where %s && ip4.src == %s", p.Address, w.joined.wayOut(), from)
+		w.add("policy of transit:100:1: 100 reroute %s where %s && ip4.src == %s", p.Address, w.joined.wayOut(), from)
 	}
 }
 
