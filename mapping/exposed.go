@@ -126,10 +126,7 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
-	if p.Local = e.service.Local; p.Local {
-		if _, known := of.local[e.port]; !known {
-			of.local[e.port] = b.endpointsByNode(e, of.byNode)
-		}
+	if p.Local = b.waits(e, of); p.Local {
 		p.Endpoints = of.local[e.port]
 	} else {
 		if _, known := of.direct[e.port]; !known {
@@ -139,6 +136,19 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	}
 	p.Sticky = e.service.Affinity != 0 && (p.Local || len(p.Direct) > 0)
 	return p
+}
+
+// waits reports whether clients wait for an endpoint on the node that they ask, if it has none: the policy is Local, and
+// the port has an endpoint somewhere. A port without any endpoint leads to the cluster address, where connections
+// are refused. kube-proxy does the same. It notes the endpoints of the port.
+func (b *builder) waits(e exposure, of exposedTargets) bool {
+	if !e.service.Local {
+		return false
+	}
+	if _, known := of.local[e.port]; !known {
+		of.local[e.port] = b.endpointsByNode(e, of.byNode)
+	}
+	return len(of.local[e.port]) > 0 || len(b.sortedEndpoints(e, of.all)) > 0
 }
 
 // directEndpoints returns the IPv4 endpoints of a port to which nodes lead clients themselves. There are none if an

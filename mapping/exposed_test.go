@@ -74,8 +74,16 @@ func TestExposedPorts(t *testing.T) {
 	web.Endpoints, dns.Endpoints = at("10.11.2.29:8080"), at("10.11.2.29:5353")
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "the node has no other")
 
-	v.Endpoints = nil
+	v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = []netip.Addr{netip.MustParseAddr("172.30.1.9")}, nil
 	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "clients wait: there is an endpoint elsewhere")
+
+	v.Endpoints[0].Ports = v.Endpoints[0].Ports[:1]
+	dns = coe.ExposedPort{Protocol: "udp", Port: 30053, Namespace: v.Namespace, To: dns.To}
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "OVN refuses connections to a port without any endpoint")
+
+	v.Endpoints = nil
+	web = coe.ExposedPort{Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: web.To}
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
 }
 

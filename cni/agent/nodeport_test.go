@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -182,6 +183,18 @@ func (w *exposeWorld) answered(from, node string, at nodePorts, want ...string) 
 	})
 }
 
+// refused waits until a node refuses connections of a client.
+func (w *exposeWorld) refused(from, node string, port int) {
+	w.t.Helper()
+	await(w.t, fmt.Sprintf("%s asks %s, and is refused", from, node), func() error {
+		got, err := w.ask(from, node, port)
+		if err != nil && strings.Contains(err.Error(), "refused") {
+			return nil
+		}
+		return fmt.Errorf("answer %q: %w", got, cmp.Or(err, errors.New("no error")))
+	})
+}
+
 // edge returns the source address of connections of others that a node leads to services and pods.
 func (w *exposeWorld) edge(host string) string {
 	w.t.Helper()
@@ -244,6 +257,13 @@ func TestNodePorts(t *testing.T) {
 			_, err := exchange(conn, time.Second)
 			return err
 		})
+		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
+
+		w.endpoints("local")
+		for _, host := range []string{"host1", "host2"} {
+			w.refused("central", w.address(host), local.tcp)
+		}
+		w.endpoints("local", "host1", "host2")
 		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
 	})
 	w.step("an endpoint answers by a gateway", func() {

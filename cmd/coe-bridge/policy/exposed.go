@@ -134,9 +134,11 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	if p.Address.IsValid() {
 		shown.Service.Way = "external address"
 	}
+	if p.Service.Local {
+		shown.Service.ExternalTrafficPolicy = "Local"
+	}
 	source, endpoints := policy.Outside(client), p.All
 	if p.Local {
-		shown.Service.ExternalTrafficPolicy = "Local"
 		endpoints = p.Endpoints[asked]
 		if p.Address.IsValid() { // any node may be asked
 			endpoints = nil
