@@ -31,6 +31,8 @@ type Store struct {
 	leases     map[string][]*Lease    // by uid of the pod; see LeasesOf
 	// placed counts, by namespace, the services and Endpoints that depend on where clients are.
 	placed map[string]int
+	// hosting counts, by namespace, the pods with host ports.
+	hosting map[string]int
 	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
@@ -118,6 +120,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		requesting: map[string]bool{},
 		leases:     map[string][]*Lease{},
 		placed:     map[string]int{},
+		hosting:    map[string]int{},
 		policies:   map[string]*PolicySpec{},
 		policy: policyState{
 			labels:   map[string]Labels{},
@@ -384,12 +387,22 @@ func (s *Store) countNode(addr netip.Addr, ns string, by int) {
 // countPlaced changes the count of a namespace's services and Endpoints that depend on where clients
 // are, if one of them depends on it.
 func (s *Store) countPlaced(ns string, depends bool, by int) {
-	if !depends {
-		return
+	if depends {
+		countOne(s.placed, ns, by)
 	}
-	s.placed[ns] += by
-	if s.placed[ns] == 0 {
-		delete(s.placed, ns)
+}
+
+// countHosting changes the count of a namespace's pods with host ports, if a pod has some.
+func (s *Store) countHosting(p *Pod, by int) {
+	if p != nil && len(p.HostPorts) > 0 {
+		countOne(s.hosting, p.Namespace, by)
+	}
+}
+
+func countOne(counts map[string]int, of string, by int) {
+	counts[of] += by
+	if counts[of] == 0 {
+		delete(counts, of)
 	}
 }
 

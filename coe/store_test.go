@@ -104,6 +104,30 @@ func TestStoreTellsThatNodesMoved(t *testing.T) {
 	require.Equal(t, []coe.Changed{{Cluster: true}}, update(func(tx *coe.Tx) { tx.DeleteNode(coe.Kubernetes, "n1") }))
 }
 
+// A pod with host ports depends on the addresses of its node, so the numbers of nodes and their range mark it.
+func TestStoreMarksHostPorts(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.Kubernetes)
+	pod := &coe.Pod{UID: "u1", Namespace: "hosting", HostPorts: []uint16{80}}
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.Kubernetes, pod)
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "u2", Namespace: "plain"})
+	})
+	r.take()
+	for _, change := range []func(*coe.Tx){
+		func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) },
+		func(tx *coe.Tx) { tx.SetNetworks(&coe.Networks{}) },
+	} {
+		s.Update(change)
+		require.Equal(t, []coe.Changed{{Namespaces: []string{"hosting"}}}, r.take())
+	}
+	require.Equal(t, uint32(1), s.View("hosting").Numbers[node1].Number)
+	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })
+	r.take()
+	s.Update(func(tx *coe.Tx) { tx.DeleteNodeFact(node1) })
+	require.Empty(t, r.take())
+}
+
 func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
 	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	x, y := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")

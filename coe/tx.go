@@ -80,6 +80,8 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 	old, now := replace(tx, origin, uid, pods, change)
 	tx.countPorts(old, now)
 	tx.countProfiles(old, now)
+	tx.store.countHosting(old, -1)
+	tx.store.countHosting(now, +1)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
 		tx.store.countUse(old.HostIP, -old.interfaces(), 0)
@@ -383,10 +385,21 @@ func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 	}
 	change(numbers)
 	tx.store.numbers = numbers
+	tx.markHosting()
+}
+
+// markHosting marks the namespaces of pods with host ports.
+func (tx *Tx) markHosting() {
+	for ns := range tx.store.hosting {
+		tx.dirty[ns] = true
+	}
 }
 
 // SetNetworks sets what was chosen for the cluster; nil deletes it.
-func (tx *Tx) SetNetworks(n *Networks) { tx.store.networks = n }
+func (tx *Tx) SetNetworks(n *Networks) {
+	tx.store.networks = n
+	tx.markHosting()
+}
 
 // SetMisaddressed replaces the problems of nodes whose address has another use.
 func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = problems }

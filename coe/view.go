@@ -32,6 +32,9 @@ type View struct {
 
 	Nodes    map[netip.Addr]*Node // of the whole cluster, by address
 	Gateways []*Gateway           // sorted by node
+	// Numbers and Networks are as in a ClusterView. Only a namespace with host ports is marked if they change.
+	Numbers  map[netip.Addr]*NodeFact
+	Networks *Networks
 	// PolicySet is of the whole cluster. It is not nil.
 	PolicySet *PolicySet
 }
@@ -56,6 +59,7 @@ func (s *Store) View(name string) View {
 		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
 	}
 	v.Namespace, v.Nodes, v.Gateways, v.PolicySet = name, s.nodes, s.gateways, s.policySet()
+	v.Numbers, v.Networks = s.numbers, s.networks
 	return v
 }
 

@@ -51,14 +51,8 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 // joinNodes gives each node that has a number a management port, and joins them with a
 // transit. It returns a problem for each node that can have no number, or no edge address.
 func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
-	network := v.Networks.Nodes
-	numbered, last := 0, uint32(0)
-	for _, fact := range v.Numbers {
-		if fact.Number != 0 {
-			numbered, last = numbered+1, max(last, fact.Number)
-		}
-	}
-	if numbered > 0 {
+	network, numbers := v.Networks.Nodes, newNumbering(v.Networks, v.Numbers)
+	if numbers.taken > 0 {
 		o := netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0}
 		if six := v.Networks.NodesIPv6; six.IsValid() {
 			o.PrefixIPv6, o.GatewayIPv6 = six.Masked(), six.Gateway()
@@ -66,15 +60,9 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		m.Add(o)
 	}
 	for addr, n := range v.Nodes {
-		lacks := ""
-		if fact := v.Numbers[addr]; fact != nil && fact.Number != 0 {
-			port := managementPort(addr, n, v.Networks, fact.Number, last)
-			m.Add(port)
-			if !port.EdgeAddress.IsValid() {
-				lacks = "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
-			}
-		} else if numbered >= int(network.Numbers()) {
-			lacks = "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"
+		number, lacks := numbers.of(addr)
+		if number != 0 {
+			m.Add(managementPort(addr, n, v.Networks, number, numbers.last))
 		}
 		if lacks != "" {
 			problems = append(problems, coe.Problem{
@@ -84,6 +72,38 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		}
 	}
 	return problems
+}
+
+// numbering has the numbers of nodes, which decide on the addresses of their management ports.
+type numbering struct {
+	network coe.NodeNetwork
+	facts   map[netip.Addr]*coe.NodeFact
+	taken   int
+	last    uint32 // the highest one
+}
+
+func newNumbering(networks *coe.Networks, facts map[netip.Addr]*coe.NodeFact) numbering {
+	n := numbering{network: networks.Nodes, facts: facts}
+	for _, fact := range facts {
+		if fact.Number != 0 {
+			n.taken, n.last = n.taken+1, max(n.last, fact.Number)
+		}
+	}
+	return n
+}
+
+// of returns the number of a node, 0 for none, and what the node lacks because the range has no more addresses.
+func (n numbering) of(node netip.Addr) (number uint32, lacks string) {
+	if fact := n.facts[node]; fact != nil {
+		number = fact.Number
+	}
+	switch {
+	case number == 0 && n.taken >= int(n.network.Numbers()):
+		lacks = "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"
+	case number != 0 && !n.network.EdgeAddress(number, n.last).IsValid():
+		lacks = "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
+	}
+	return number, lacks
 }
 
 func managementPort(addr netip.Addr, n *coe.Node, networks *coe.Networks, number, last uint32) netvirt.ManagementPort {

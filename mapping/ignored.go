@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -20,10 +21,16 @@ func (b *builder) notEnforced() {
 		b.problems = append(b.problems, b.policyProblems(p)...)
 	}
 	b.portsOfSCTP()
+	numbers := sync.OnceValue(func() numbering { return newNumbering(b.Networks, b.Numbers) })
 	for _, p := range b.Pods {
 		ignored := p.Ignored
-		if slices.ContainsFunc(p.HostPorts, func(port uint16) bool { return !b.servesHostPort(port) }) {
+		switch {
+		case slices.ContainsFunc(p.HostPorts, func(port uint16) bool { return !b.servesHostPort(port) }):
 			ignored |= coe.HostPort
+		case len(p.HostPorts) > 0 && !p.NoNetwork && b.Networks != nil && b.Nodes[p.HostIP] != nil:
+			if _, lacks := numbers().of(p.HostIP); lacks != "" {
+				b.unenforced("pod", p.UID, p.Name, "hostPort is not served: --node-network has no free address for "+lacks)
+			}
 		}
 		if ignored != 0 && !p.NoNetwork {
 			b.unenforced("pod", p.UID, p.Name, ignored.String())

@@ -310,6 +310,16 @@ func TestNotEnforced(t *testing.T) {
 	require.Equal(t, []string{"n", uid1}, reasons(hosting), "one of the ports is not served")
 	hosting.HostPorts = []coe.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8100}}
 	require.Equal(t, []string{"n"}, reasons(hosting))
+
+	v.Networks = &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}} // for one node
+	v.Nodes = map[netip.Addr]*coe.Node{first.HostIP: {HostName: "node1"}}
+	require.Equal(t, []string{"n"}, reasons(hosting), "the number of the node is being chosen")
+	v.Numbers = map[netip.Addr]*coe.NodeFact{netip.MustParseAddr("192.168.33.99"): {Number: 1}}
+	require.Equal(t, []string{"n", uid1}, reasons(hosting), "no number is left for the node")
+	v.Numbers = map[netip.Addr]*coe.NodeFact{first.HostIP: {Number: 1}}
+	require.Equal(t, []string{"n"}, reasons(hosting))
+	v.Numbers[first.HostIP] = &coe.NodeFact{Number: 2}
+	require.Equal(t, []string{"n", uid1}, reasons(hosting), "a node of an earlier release has a number without an edge address")
 }
 
 func TestInvalidPolicy(t *testing.T) {

@@ -24,6 +24,8 @@ type hostPorts struct {
 	unread error
 	// failure is why the last check has not programmed the host ports.
 	failure error
+	// unreadable are the entries of the switch that were logged last.
+	unreadable []string
 }
 
 func (h *hostPorts) take(request chan<- error) { h.waiting = append(h.waiting, request) }
@@ -109,7 +111,9 @@ func rangesText(all []uplink.PortRange) string {
 // readHostPorts notes the host ports of the pods. A change of them is followed by a check of everything.
 func (n *Node) readHostPorts(ctx context.Context, place *uplink.Place) {
 	n.hosts.are, n.hosts.unread = nodeports.Hosts{}, nil
-	if servesHostPorts(place) {
+	if !servesHostPorts(place) {
+		n.logUnreadable(nil)
+	} else {
 		n.hosts.are.Ports, n.hosts.unread = n.hostPorts(ctx, place)
 		n.hosts.are.Unknown = n.hosts.unread != nil
 	}
@@ -126,7 +130,12 @@ func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodepo
 	for _, r := range n.cfg.Uplink.Records() {
 		pods[r.Port] = r.PodUID
 	}
+	var unreadable []string
+	defer func() { n.logUnreadable(unreadable) }()
 	for _, p := range ports {
+		for _, text := range p.Unreadable {
+			unreadable = append(unreadable, fmt.Sprintf("%s: %q", p.Name, text))
+		}
 		pod := slices.IndexFunc(p.Addresses, netip.Addr.Is4)
 		if pod < 0 || pods[p.Name] != p.PodUID {
 			continue
@@ -140,6 +149,17 @@ func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodepo
 		}
 	}
 	return all, nil
+}
+
+// logUnreadable logs the entries of host ports in the switch that cannot be read, if they have changed. The node does
+// not answer on these ports, and the other ones are not concerned.
+func (n *Node) logUnreadable(entries []string) {
+	n.metrics.unreadable.Set(float64(len(entries)))
+	if len(entries) > 0 && !slices.Equal(entries, n.hosts.unreadable) {
+		n.log.Error("the node does not answer on host ports of pods, because their entries in the switch cannot be read; create the pods again",
+			"entries", entries)
+	}
+	n.hosts.unreadable = entries
 }
 
 // allowLoopback sets whether programs of the node reach pods from a loopback address. While they do, the table of

@@ -8,6 +8,8 @@ type metrics struct {
 	changes   prometheus.Counter
 	ports     prometheus.Gauge
 	hostPorts prometheus.Gauge
+	// unreadable counts entries of host ports.
+	unreadable prometheus.Gauge
 
 	egressWays, egressOwned prometheus.Gauge
 }
@@ -31,6 +33,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		hostPorts: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_host_ports", Help: "Host ports of pods on which the node answers.",
 		}),
+		unreadable: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_host_ports_unreadable",
+			Help: "Entries of host ports in the switch that cannot be read. The node does not answer on these ports. The log names them.",
+		}),
 		egressWays: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_egress_links", Help: "EgressIPs for which the node has a link: it translates to their addresses, or prepares to.",
 		}),
@@ -38,7 +44,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "coe_agent_egress_addresses", Help: "Egress addresses that the NICs of the node have: it holds these EgressIPs.",
 		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts, m.egressWays, m.egressOwned)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts, m.unreadable, m.egressWays, m.egressOwned)
 	return m
 }
 

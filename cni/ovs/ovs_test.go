@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 
@@ -109,6 +110,15 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, want[3], found)
+
+	_, err = n.host.VSCtl(t.Context(), "set", "Interface", want[2].Name, `external_ids:coe-host-ports="tcp/0.0.0.0/8080/80 udp/x tcp/0.0.0.0/0/80 ip/0.0.0.0/1/1"`)
+	require.NoError(t, err)
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		is, _, err := n.Port(context.Background(), want[2].Name)
+		require.NoError(t, err)
+		require.Equal(t, []string{"udp/x", "tcp/0.0.0.0/0/80", "ip/0.0.0.0/1/1"}, is.Unreadable)
+		require.Equal(t, want[2].HostPorts[:1], is.HostPorts, "the others count")
+	}, 20*time.Second, 10*time.Millisecond)
 	_, ok, err = n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "net1"})
 	require.NoError(t, err)
 	require.False(t, ok)

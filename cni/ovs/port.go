@@ -25,6 +25,8 @@ type Port struct {
 	// Attachment is the interface of the container runtime that the port serves.
 	Attachment Attachment
 	HostPorts  []HostPort
+	// Unreadable are entries of host ports that another program has changed. They are of no effect.
+	Unreadable []string
 }
 
 // HostPort is a port of the node that leads to a port of the pod.
@@ -61,7 +63,11 @@ func decodeHostPort(text string) (p HostPort, err error) {
 	number, errNumber := strconv.ParseUint(parts[2], 10, 16)
 	pod, errPod := strconv.ParseUint(parts[3], 10, 16)
 	p.Address, p.Number, p.Pod = address, uint16(number), uint16(pod)
-	return p, errors.Join(errAddress, errNumber, errPod)
+	err = errors.Join(errAddress, errNumber, errPod)
+	if err == nil && (!slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol) || number == 0 || pod == 0) {
+		err = fmt.Errorf("%q: the protocol or a port is invalid", text)
+	}
+	return p, err
 }
 
 // Attachment identifies an interface for the container runtime.
@@ -125,6 +131,8 @@ func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	for _, text := range strings.Fields(ids[keyHostPorts]) {
 		if h, err := decodeHostPort(text); err == nil {
 			p.HostPorts = append(p.HostPorts, h)
+		} else {
+			p.Unreadable = append(p.Unreadable, text)
 		}
 	}
 	return p, p.Attachment.Container != "" && p.Attachment.IfName != ""
