@@ -39,12 +39,19 @@ func apiServer(t *testing.T, objects string) string {
 		"namespaces": "v1 NamespaceList", "nodes": "v1 NodeList", "pods": "v1 PodList", "services": "v1 ServiceList",
 		"endpointslices": "discovery.k8s.io/v1 EndpointSliceList", "networkpolicies": "networking.k8s.io/v1 NetworkPolicyList",
 	}
+	if lists["egressips"] != nil {
+		kinds["egressips"] = "coe-bridge.io/v1 EgressIPList"
+	}
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer reader" {
 			http.Error(w, `{"message": "Unauthorized"}`, http.StatusUnauthorized)
 			return
 		}
-		version, kind, _ := strings.Cut(kinds[path.Base(r.URL.Path)], " ")
+		version, kind, known := strings.Cut(kinds[path.Base(r.URL.Path)], " ")
+		if !known {
+			http.NotFound(w, r)
+			return
+		}
 		from, _ := strconv.Atoi(r.URL.Query().Get("continue"))
 		items, next := lists[path.Base(r.URL.Path)][from:], ""
 		if len(items) > 2 {

@@ -110,6 +110,41 @@ func TestPolicyCheck(t *testing.T) {
 }
 
 // The answer is denied if one family is denied.
+// A pod that an EgressIP selects leaves the cluster with its address. The oldest EgressIP has the pod.
+func TestPolicyCheckEgressIP(t *testing.T) {
+	const ips = `---
+{apiVersion: coe-bridge.io/v1, kind: EgressIP, metadata: {name: all, creationTimestamp: "2026-11-02T00:00:00Z"}, spec: {egressIPs: [192.168.0.201], namespaceSelector: {}}}
+---
+{apiVersion: coe-bridge.io/v1, kind: EgressIP, metadata: {name: shop, creationTimestamp: "2026-11-01T00:00:00Z"}, spec: {egressIPs: [192.168.0.200], namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: shop}}, podSelector: {matchLabels: {app: web}}}}
+`
+	check := func(from, to string) string {
+		t.Helper()
+		out, err := run(t, ips, "policy", "check", "-f", policyCluster, "-f", "-", "--from", from, "--to", to)
+		require.NoError(t, err)
+		require.NotContains(t, out, "skipped")
+		return out
+	}
+	require.Contains(t, check("shop/web", "192.0.2.7:443"), "leaves with the egress address 192.168.0.200, EgressIP shop")
+	require.Contains(t, check("ops/prometheus", "192.0.2.7:443"), "leaves with the egress address 192.168.0.201, EgressIP all")
+	for from, to := range map[string]string{"shop/web": "shop/db:5432", "ops/exporter": "192.0.2.7:443", "192.0.2.7": "192.0.2.8:443", "ops/prometheus": "192.168.0.2:443"} {
+		require.NotContains(t, check(from, to), "egress address", from)
+	}
+	out, err := run(t, ips, "policy", "check", "-f", policyCluster, "-f", "-", "--from", "shop/web", "--to", "192.0.2.7:443", "-o", "json")
+	require.NoError(t, err)
+	require.Contains(t, strings.Join(strings.Fields(out), " "), `"leavesBy": { "egressIP": "shop", "address": "192.168.0.200" }`)
+
+	objects, err := os.ReadFile(policyCluster)
+	require.NoError(t, err)
+	with := file(t, "cluster.yaml", string(objects)+"- {apiVersion: coe-bridge.io/v1, kind: EgressIP, metadata: {name: shop}, spec: {egressIPs: [192.168.0.200], namespaceSelector: {}}}\n")
+	out, err = run(t, "", "policy", "check", "--kubeconfig", apiServer(t, with), "--from", "shop/web", "--to", "192.0.2.7:443")
+	require.NoError(t, err)
+	require.Contains(t, out, "leaves with the egress address 192.168.0.200, EgressIP shop")
+
+	_, err = run(t, `---
+{apiVersion: coe-bridge.io/v1, kind: EgressIP, metadata: {name: two}, spec: {egressIPs: [192.168.0.200, 192.168.0.201], namespaceSelector: {}}}`, "policy", "check", "-f", "-", "--from", "a/b", "--to", "192.0.2.7:1")
+	require.ErrorContains(t, err, "EgressIP two: spec.egressIPs: Invalid value")
+}
+
 func TestPolicyCheckFamilies(t *testing.T) {
 	out, err := run(t, `---
 {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: v6, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: "fd00::/64"}}]}]}}

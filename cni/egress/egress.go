@@ -25,7 +25,10 @@ import (
 
 // State is what the node answers.
 type State struct {
-	Version string       `json:"version"`         // that is in force
+	Version string `json:"version"` // of the part that is in force
+	// Applied is the version of the last part that is in force, except for the ports in Missing.
+	Applied string       `json:"applied,omitempty"`
+	Missing []string     `json:"missing,omitempty"`
 	Unfit   []netip.Addr `json:"unfit,omitempty"` // addresses for which the node has no NIC
 }
 

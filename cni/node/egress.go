@@ -343,18 +343,23 @@ func takeOthers(h *netlink.Handle, nics []*nic, owned map[netip.Addr]*nic) (chan
 	return changed, err
 }
 
-// putEgress gives the NICs of the node the addresses that the node owns, and takes all other egress addresses away. unfit are
-// the addresses of the ways for which the node has no NIC.
-func (n *Node) putEgress(ways []egressWay) (changed bool, unfit []netip.Addr, err error) {
-	var again []func() error
-	err = links.At(n.cfg.Netns, func(h *netlink.Handle) error {
+// putEgress gives the NICs of the node the addresses that the node owns, and takes all other egress addresses away.
+func (n *Node) putEgress(ways []egressWay, o *outcome) {
+	const what = "egress addresses"
+	ports := map[netip.Addr]string{}
+	for _, w := range ways {
+		ports[w.address] = w.port
+	}
+	var again []func()
+	err := links.At(n.cfg.Netns, func(h *netlink.Handle) error {
 		nics, at, err := nicsOf(h)
 		if err != nil {
 			return err
 		}
 		var owned map[netip.Addr]*nic
-		owned, unfit = ownedOf(ways, at)
-		changed, err = takeOthers(h, nics, owned)
+		owned, o.unfit = ownedOf(ways, at)
+		taken, err := takeOthers(h, nics, owned)
+		o.note("", what, taken, err)
 		due := time.Since(n.announced) >= announceEvery
 		if due {
 			n.announced = time.Now()
@@ -364,26 +369,28 @@ func (n *Node) putEgress(ways []egressWay) (changed bool, unfit []netip.Addr, er
 		for address, to := range owned {
 			_, there := to.egress[address]
 			if !there {
-				changed = true
-				if failed := h.AddrReplace(to.Link, &netlink.Addr{IPNet: links.IPNet(single(address)), Scope: egressScope}); failed != nil {
-					err = errors.Join(err, fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, failed))
+				failed := h.AddrReplace(to.Link, &netlink.Addr{IPNet: links.IPNet(single(address)), Scope: egressScope})
+				if failed != nil {
+					failed = fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, failed)
 					has--
+				}
+				if o.note(ports[address], what, true, failed); failed != nil {
 					continue
 				}
 			}
 			if !there || due {
-				again = append(again, func() error {
-					return links.Announce(n.cfg.Netns, to.Attrs().Name, to.Attrs().HardwareAddr, []netip.Addr{address})
+				again = append(again, func() {
+					o.note(ports[address], what, false, links.Announce(n.cfg.Netns, to.Attrs().Name, to.Attrs().HardwareAddr, []netip.Addr{address}))
 				})
 			}
 		}
 		n.metrics.egressOwned.Set(float64(has))
-		return err
+		return nil
 	})
+	o.note("", what, false, err)
 	for _, announce := range again {
-		err = errors.Join(err, announce())
+		announce()
 	}
-	return changed, unfit, err
 }
 
 // nicsOf returns the links of the node that are not of the pod network, and a function that returns the one whose network
@@ -431,35 +438,37 @@ func nicsOf(h *netlink.Handle) (all []*nic, at func(netip.Addr) *nic, err error)
 	}, nil
 }
 
-// answer lets the bridge ask which part in egress addresses is in force, now that sync has succeeded or failed. A part
-// is in force once OVN has installed its ports. Until then the former version is answered.
-func (n *Node) answer(place *uplink.Place, part *uplink.Egress, unfit []netip.Addr, synced bool) error {
+// answer lets the bridge ask which part in egress addresses is in force. A port of a part is in force once OVN has installed
+// it, and if nothing that concerns it has failed. A part stays in force until another one is.
+func (n *Node) answer(ctx context.Context, place *uplink.Place, part *uplink.Egress, o *outcome) error {
 	if part == nil {
-		n.version = ""
+		n.confirmed = egress.State{}
 		return n.answers.Sync(netip.AddrPort{}, nil, egress.State{})
 	}
 	key, err := hex.DecodeString(part.Key)
 	if err != nil {
 		return fmt.Errorf("egress-changed from the bridge: key: %w", err)
 	}
-	if synced && n.installed(part) == nil {
-		n.version = part.Version
-	}
-	return n.answers.Sync(netip.AddrPortFrom(place.Node, part.Port), key, egress.State{Version: n.version, Unfit: unfit})
-}
-
-// installed returns an error if OVN has not installed a port of the part.
-func (n *Node) installed(part *uplink.Egress) error {
-	var w wanted
-	if err := w.addEgress(part); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	for _, e := range w.egress {
-		if err := n.cfg.Switch.Check(ctx, e.port); err != nil {
-			return err
+	if o.err == nil {
+		if n.confirmed.Applied, n.confirmed.Missing = part.Version, n.missing(ctx, part, o.ways); len(n.confirmed.Missing) == 0 {
+			n.confirmed.Version = part.Version
 		}
 	}
-	return nil
+	n.confirmed.Unfit = o.unfit
+	return n.answers.Sync(netip.AddrPortFrom(place.Node, part.Port), key, n.confirmed)
+}
+
+// missing returns the names of the ports of a part that are not in force. failed has the ends of their links in the switch
+// whose links or addresses are not as they should be.
+func (n *Node) missing(ctx context.Context, part *uplink.Egress, failed map[string]error) (names []string) {
+	var w wanted
+	if w.addEgress(part) != nil {
+		return nil // then the check has failed
+	}
+	for _, p := range w.pairs {
+		if failed[p.port] != nil || n.cfg.Switch.Check(ctx, p.port) != nil {
+			names = append(names, p.iface)
+		}
+	}
+	return names
 }

@@ -13,6 +13,7 @@ import (
 
 	agent "github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -41,6 +42,13 @@ func TestAnswers(t *testing.T) {
 	require.False(t, egress.Ask(t.Context(), loopback, port, []byte("of another node"), false).Answered)
 	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
 	require.Equal(t, "v2", egress.Ask(t.Context(), loopback, port, key, false).Version)
+	var many []string
+	for range 2 * netvirt.MaxEgressIPs {
+		many = append(many, netvirt.EgressPortName(netvirt.MaxEgressIPs, 1))
+	}
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2", Applied: "v3", Missing: many}))
+	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v2", Applied: "v3", Missing: many}, egress.Ask(t.Context(), loopback, port, key, false))
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
 
 	var recorded http.Header
 	var body []byte

@@ -34,8 +34,11 @@ type peer struct {
 	heard    time.Time // when its kernel answered last, with or without its agent
 	misses   int       // questions since then without an answer of the kernel
 	answered time.Time // when its agent answered last
-	version  string    // that is in force, according to the last answer
-	hangs    bool      // the kernel has accepted the last connection that it has answered, and the agent has not
+	version  string    // of the part that is in force, according to the last answer
+	// applied is the version of a part that is in force, except for the ports in missing.
+	applied string
+	missing []string
+	hangs   bool // the kernel has accepted the last connection that it has answered, and the agent has not
 	// unfit are the addresses for which the node has no NIC, and slow those that it has not prepared in time, with the time
 	// at which that was found out.
 	unfit, slow map[netip.Addr]time.Time
@@ -108,12 +111,13 @@ type decision struct {
 	lasting  map[string]time.Time // facts.since of the next decision
 	*facts
 	before Set
+	places map[netip.Addr]*Place // of before, as far as they were computed
 }
 
 // decide returns the Set that follows from another one, the problems, and whether a step waits. A call makes at most
 // one step of each EgressIP.
 func decide(before Set, f *facts) *decision {
-	d := &decision{facts: f, before: before, lasting: map[string]time.Time{}}
+	d := &decision{facts: f, before: before, lasting: map[string]time.Time{}, places: map[netip.Addr]*Place{}}
 	if f.listed {
 		d.accept()
 	} else {
@@ -244,7 +248,7 @@ func (d *decision) place(e *coe.EgressIP) {
 // unconfirmed reports whether the agent of the holder answers, and has not confirmed its part for long.
 func (d *decision) unconfirmed(e *coe.EgressIP) bool {
 	host := e.Host()
-	return e.Owner == e.Active && d.peers[host].answers(d.now) && !d.acknowledged(host) && d.lasts("holds", e, host, prepareFor)
+	return e.Owner == e.Active && d.peers[host].answers(d.now) && !d.acknowledged(e, host) && d.lasts("holds", e, host, prepareFor)
 }
 
 // fails reports whether a move must end, although the former node lives, because the next one is gone, or because one of their
@@ -272,7 +276,7 @@ func (d *decision) begin(e *coe.EgressIP) {
 			e.Hosts[i] = netip.Addr{}
 		case d.tooSlow(e, host):
 			e.Hosts[i] = netip.Addr{}
-		case d.acknowledged(host):
+		case d.acknowledged(e, host):
 			e.Hosts[1-i], e.Active, e.Owner = netip.Addr{}, uint8(i+1), uint8(i+1)
 			return
 		default:
@@ -327,7 +331,7 @@ func (d *decision) move(e *coe.EgressIP) {
 		if d.waits = !d.inForce(e) || !d.lasts("lingers", e, e.Hosts[to], linger); !d.waits {
 			e.Hosts[to] = netip.Addr{}
 		}
-	case !d.acknowledged(e.Hosts[to]):
+	case !d.acknowledged(e, e.Hosts[to]):
 		d.waits = true
 	case d.gives(e.Host()):
 		e.Active = to + 1
@@ -377,7 +381,7 @@ func (d *decision) lasts(state string, e *coe.EgressIP, node netip.Addr, long ti
 
 // tooSlow reports whether a node has prepared an address for too long.
 func (d *decision) tooSlow(e *coe.EgressIP, node netip.Addr) bool {
-	if d.acknowledged(node) || !d.lasts("prepares", e, node, prepareFor) {
+	if d.acknowledged(e, node) || !d.lasts("prepares", e, node, prepareFor) {
 		return false
 	}
 	d.noteSlow(node, e.Address)
@@ -406,10 +410,29 @@ func (d *decision) leaves(e *coe.EgressIP) bool {
 	return !d.eligible(e.Host()) || d.nodes[e.Host()].Cordoned || p != nil && p.isUnfit(d.now, e.Address) || d.unconfirmed(e)
 }
 
-// acknowledged reports whether what the records say is in force on a node.
-func (d *decision) acknowledged(node netip.Addr) bool {
-	place, p := d.before.Place(node), d.peers[node]
-	return place != nil && p != nil && p.version == place.Version
+// acknowledged reports whether what the records say of an EgressIP is in force on a node. Another port of the node that is
+// not in force makes no difference.
+func (d *decision) acknowledged(e *coe.EgressIP, node netip.Addr) bool {
+	place, p := d.partOf(node), d.peers[node]
+	switch {
+	case place == nil || p == nil:
+		return false
+	case p.version == place.Version:
+		return true
+	}
+	return p.applied == place.Version && !slices.ContainsFunc(place.Addresses, func(a Address) bool {
+		return a.Number == e.Number && slices.Contains(p.missing, a.Name)
+	})
+}
+
+// partOf returns the part of a node in the Set before; nil if it has none.
+func (d *decision) partOf(node netip.Addr) *Place {
+	part, known := d.places[node]
+	if !known {
+		part = d.before.Place(node)
+		d.places[node] = part
+	}
+	return part
 }
 
 // best returns the node that can hold an address and holds the fewest, other than its hosts; a cordoned one only if all

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 var (
@@ -26,15 +27,16 @@ type world struct {
 	t *testing.T
 	facts
 	set          Set
-	silent, deaf map[netip.Addr]bool // no answer of the kernel; the agent follows nothing
-	confused     map[netip.Addr]bool // the agent answers, and confirms nothing
+	silent, deaf map[netip.Addr]bool   // no answer of the kernel; the agent follows nothing
+	confused     map[netip.Addr]bool   // the agent answers, and confirms nothing
+	broken       map[netip.Addr]uint16 // the number of an EgressIP whose port is not in force on the node
 	inForceNow   bool
 	lastProblems []coe.Problem
 	ways         []string // of the first EgressIP, each once
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, silent: map[netip.Addr]bool{}, deaf: map[netip.Addr]bool{}, confused: map[netip.Addr]bool{}, inForceNow: true}
+	w := &world{t: t, silent: map[netip.Addr]bool{}, deaf: map[netip.Addr]bool{}, confused: map[netip.Addr]bool{}, broken: map[netip.Addr]uint16{}, inForceNow: true}
 	w.facts = facts{
 		now: time.Now(), listed: true, nodes: map[netip.Addr]*coe.Node{}, peers: map[netip.Addr]*peer{},
 		numbered: func(netip.Addr) bool { return true },
@@ -70,8 +72,12 @@ func (w *world) pass(d time.Duration) {
 				p.heard, p.misses = w.now, 0
 				if !w.deaf[addr] {
 					p.answered, p.version = w.now, w.set.Place(addr).Version
-					if w.confused[addr] {
+					p.applied, p.missing = "", nil
+					if w.confused[addr] || w.broken[addr] > 0 {
 						p.version = "another"
+					}
+					if number := w.broken[addr]; number > 0 {
+						p.applied, p.missing = w.set.Place(addr).Version, []string{netvirt.EgressPortName(number, 0), netvirt.EgressPortName(number, 1)}
 					}
 				}
 			}
@@ -283,6 +289,31 @@ func TestHolderDoesNotConfirm(t *testing.T) {
 	w.confused[nodeB] = false
 	w.happens(2*unfitFor, byA, fromAToB, byB)
 	require.Empty(t, w.lastProblems)
+}
+
+// A port that is not in force on a node concerns its EgressIP alone: this one is held by another node, and the others
+// begin, stay and move.
+func TestNodeConfirmsEachPort(t *testing.T) {
+	w := newWorld(t)
+	w.specs = append(w.specs, &coe.EgressSpec{UID: "2", Name: "zoo", Address: another})
+	w.broken[nodeA], w.broken[nodeB] = 2, 2
+	w.happens(time.Second, byNobody, byA)
+	w.happens(2*prepareFor, byA)
+	zoo := func() *coe.EgressIP { return w.set.EgressIPs[1] }
+	require.Zero(t, zoo().Active)
+	delete(w.broken, nodeB)
+	w.happens(2*unfitFor, byA)
+	require.Equal(t, nodeB, zoo().Host())
+	w.nodes[nodeB].Cordoned = true
+	w.happens(2*prepareFor, byA)
+	require.Equal(t, nodeB, zoo().Host(), "the other node does not confirm it")
+	w.nodes[nodeB].Cordoned, w.nodes[nodeA].Cordoned = false, true
+	w.happens(time.Second, byA, fromAToB, byB)
+	require.Equal(t, nodeB, zoo().Host())
+	w.broken[nodeB] = 2
+	w.pass(2 * unfitFor)
+	w.problem(coe.AgentSilent, another.String())
+	require.Len(t, w.lastProblems, 1)
 }
 
 // A new leader knows nothing of the nodes, and takes none for dead before it has asked it for as long.

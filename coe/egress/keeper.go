@@ -58,8 +58,9 @@ type Keeper struct {
 	damaged  []string
 	since    map[string]time.Time // see facts
 	problems []coe.Problem
-	// stale is set after a commit that failed: the journal can have other records.
-	stale bool
+	// stale is set after a commit that failed: the journal can have other records. compared is when it was compared last.
+	stale    bool
+	compared time.Time
 
 	mu      sync.Mutex
 	peers   map[netip.Addr]*peer
@@ -77,7 +78,7 @@ func (k *Keeper) Load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load egress addresses: %w", err)
 	}
-	k.records, k.stale = records, false
+	k.records, k.stale, k.compared = records, false, time.Now()
 	k.set, k.damaged = Decode(records)
 	for _, name := range unreadable(records) {
 		if !slices.Contains(k.damaged, name) {
@@ -147,9 +148,10 @@ func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
 			return 0, err
 		}
 	}
+	k.compare(ctx)
 	k.cfg.Metrics.hold(k.set.EgressIPs, k.isDead)
 	specs, listed := k.cfg.Store.EgressSpecs()
-	if len(specs)+len(k.records)+len(k.problems) == 0 {
+	if len(specs)+len(k.set.EgressIPs)+len(k.records)+len(k.problems) == 0 {
 		return 0, nil
 	}
 	if !k.cfg.Store.Complete() || !listed && len(k.set.EgressIPs) == 0 {
@@ -179,6 +181,32 @@ func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
 		k.publish()
 	}
 	return k.again(d.waits), nil
+}
+
+const (
+	// compareEvery is how often the journal is compared with what the Keeper has written, and compareTimeout bounds that: the
+	// replacement of a dead node must not wait.
+	compareEvery   = 15 * time.Second
+	compareTimeout = 500 * time.Millisecond
+)
+
+// compare notes the records that another program has changed, so that the next commit writes them again. The Keeper is
+// the only writer.
+func (k *Keeper) compare(ctx context.Context) {
+	if len(k.set.EgressIPs) == 0 || time.Since(k.compared) < compareEvery {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, compareTimeout)
+	defer cancel()
+	records, err := k.cfg.Journal.Load(ctx)
+	k.compared = time.Now()
+	switch {
+	case err != nil:
+		k.cfg.Log.Debug("could not compare the records of EgressIPs", "err", err)
+	case !maps.EqualFunc(records, k.records, bytes.Equal):
+		k.cfg.Log.Warn("another program has changed records of EgressIPs; they are written again")
+		k.records = records
+	}
 }
 
 // again returns when to look again.
@@ -401,8 +429,8 @@ func (a *asker) note(node netip.Addr, answer Answer) {
 			p.heard, p.misses, p.hangs = now, 0, answer.Hangs
 		}
 		if answer.Answered {
-			changed = p.answered.IsZero() || p.version != answer.Version
-			p.answered, p.version = now, answer.Version
+			changed = p.answered.IsZero() || p.version != answer.Version || p.applied != answer.Applied || !slices.Equal(p.missing, answer.Missing)
+			p.answered, p.version, p.applied, p.missing = now, answer.Version, answer.Applied, answer.Missing
 			for _, addr := range answer.Unfit {
 				changed = changed || !p.isUnfit(now, addr)
 				p.unfit = with(p.unfit, addr, now)

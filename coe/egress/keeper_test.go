@@ -214,6 +214,16 @@ func TestKeeper(t *testing.T) {
 		pass(time.Minute)
 		require.Equal(t, second, k.host(), "the next leader continues")
 
+		whole := maps.Clone(k.journal.records)
+		for _, record := range []string{"shop", copyPrefix + "shop"} {
+			k.journal.mu.Lock()
+			k.journal.records[record], k.journal.records["other"] = []byte("{"), []byte("{}")
+			k.journal.mu.Unlock()
+			pass(compareEvery + time.Second)
+			require.Equal(t, whole, k.journal.records, "a running leader repairs what others have damaged")
+			require.Equal(t, second, k.host())
+		}
+
 		k.store.Update(func(tx *coe.Tx) { tx.DeleteEgressSpec("u") })
 		pass(time.Minute)
 		require.Empty(t, k.store.EgressIPs())

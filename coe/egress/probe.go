@@ -23,7 +23,11 @@ type Answer struct {
 	Heard, Answered bool
 	// Hangs: the kernel has accepted a connection, and the agent has not answered.
 	Hangs   bool
-	Version string       // that is in force
+	Version string // of the part that is in force
+	// Applied is the version of a part that is in force, except for the ports in Missing. An agent of an earlier version
+	// reports none.
+	Applied string
+	Missing []string
 	Unfit   []netip.Addr // addresses for which the node has no NIC
 }
 
@@ -34,8 +38,8 @@ const (
 	dialTimeout = askTimeout / 2
 )
 
-// maxAnswer bounds the bytes of an answer.
-const maxAnswer = 16 << 10
+// maxAnswer bounds the bytes of an answer, which can name each EgressIP twice.
+const maxAnswer = 256 << 10
 
 // Ask asks the agent of a node. If the agent hangs, its queue of connections can be full, and then the kernel drops further
 // ones. Then Ask uses the next port, on which nothing listens. It does so for no other node: a firewall that refuses the port
@@ -99,10 +103,12 @@ func ask(ctx context.Context, conn net.Conn, key []byte) (Answer, error) {
 	}
 	var content struct {
 		Version string       `json:"version"`
+		Applied string       `json:"applied"`
+		Missing []string     `json:"missing"`
 		Unfit   []netip.Addr `json:"unfit"`
 	}
 	if err := json.Unmarshal(body, &content); err != nil {
 		return Answer{}, fmt.Errorf("read the answer: %w", err)
 	}
-	return Answer{Heard: true, Answered: true, Version: content.Version, Unfit: content.Unfit}, nil
+	return Answer{Heard: true, Answered: true, Version: content.Version, Applied: content.Applied, Missing: content.Missing, Unfit: content.Unfit}, nil
 }

@@ -3,6 +3,7 @@ package flags
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/netip"
 	"slices"
 	"strings"
@@ -167,4 +168,29 @@ func parsePrefixes(flag string, texts []string) ([]netip.Prefix, error) {
 		all = append(all, p.Masked())
 	}
 	return all, nil
+}
+
+// CheckEgressPort returns an error for a port on which agents cannot answer the bridge, or that nodes use otherwise. The
+// bridge asks the next port too, on which nothing must listen.
+func CheckEgressPort(port uint16, nodes ipam.NodesConfig) error {
+	if port == 0 || port == math.MaxUint16 {
+		return fmt.Errorf("--egress-port %d: want a port from 1 to 65534, because the bridge asks the next port too", port)
+	}
+	others := []coe.PortRange{{First: 2379, Last: 2380}, {First: 6640, Last: 6644}, {First: 10250, Last: 10250}}
+	for _, asked := range []uint16{port, port + 1} {
+		has := func(r coe.PortRange) bool { return r.Contains(asked) }
+		use := ""
+		switch {
+		case has(nodes.NodePorts):
+			use = "is in --node-ports " + nodes.NodePorts.String()
+		case slices.ContainsFunc(nodes.HostPorts, has):
+			use = "is in --host-ports"
+		case slices.ContainsFunc(others, has):
+			use = "belongs to etcd, OVN, Open vSwitch or kubelet"
+		default:
+			continue
+		}
+		return fmt.Errorf("--egress-port %d: port %d %s: choose a port that is free on nodes, and the next one too", port, asked, use)
+	}
+	return nil
 }

@@ -58,3 +58,17 @@ func TestNodeFlags(t *testing.T) {
 		})
 	}
 }
+
+func TestEgressPort(t *testing.T) {
+	cfg, err := (&Nodes{nodePorts: NodePorts{"30000-32767", []string{"8000-8100"}}}).Config(nil)
+	require.NoError(t, err)
+	require.NoError(t, CheckEgressPort(9177, cfg))
+	require.NoError(t, CheckEgressPort(65534, cfg))
+	for port, says := range map[uint16]string{
+		0: "want a port from 1 to 65534", 65535: "want a port from 1 to 65534",
+		29999: "port 30000 is in --node-ports 30000-32767", 32767: "port 32767 is in --node-ports",
+		7999: "port 8000 is in --host-ports", 10249: "port 10250 belongs to etcd, OVN, Open vSwitch or kubelet",
+	} {
+		require.ErrorContains(t, CheckEgressPort(port, cfg), says)
+	}
+}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -36,6 +37,9 @@ A node port, and a port of an external address, lead a client outside the cluste
 check follows them and asks about each pod, with the source address that it sees. The
 connection is "allowed" if all these pods allow it. Give the settings of the bridge, such as
 --external-addresses.
+
+For a pod that an EgressIP selects, and a destination outside the cluster, check says which
+source address the destination sees.
 
 If both pods have IPv4 and IPv6 addresses, the policies are asked about both. The exit
 status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an error.`,
@@ -98,6 +102,7 @@ func ask(c *cluster, from, to string) (*shownAnswers, error) {
 		for _, t := range targets {
 			if policy.SameFamily(s, t) {
 				shown.add(s, t, port, c.Judge(s, t, port))
+				shown.LeavesBy = cmp.Or(shown.LeavesBy, leavesBy(c, s, t))
 			}
 		}
 	}
@@ -169,7 +174,31 @@ type shownAnswers struct {
 	// Service is set if To leads to a service, and Why says why it leads nowhere.
 	Service *shownService `json:"service,omitempty"`
 	Why     string        `json:"why,omitempty"`
-	Answers []shownAnswer `json:"answers"`
+	// LeavesBy is set if a pod leaves the cluster with an egress address.
+	LeavesBy *shownEgress  `json:"leavesBy,omitempty"`
+	Answers  []shownAnswer `json:"answers"`
+}
+
+// shownEgress is the EgressIP with whose address a pod leaves the cluster.
+type shownEgress struct {
+	EgressIP string `json:"egressIP"`
+	// Address is what the destination sees. It can be the former one while the bridge refuses a changed one.
+	Address netip.Addr `json:"address"`
+}
+
+// leavesBy returns the EgressIP by which a connection from a pod leaves the cluster; nil for none. The destination is an
+// address of nothing in the cluster. If several EgressIPs select the pod, the oldest one has it.
+func leavesBy(c *cluster, from, to policy.End) *shownEgress {
+	pod := from.Pod()
+	if pod == nil || pod.HostNetwork || to.Pod() != nil || to.Node() != "" || !to.Addr().Is4() || to.Addr().IsLinkLocalUnicast() {
+		return nil
+	}
+	for _, e := range c.set.EgressIPs {
+		if e.Namespaces.Matches(c.namespaces[pod.Namespace]) && e.Pods.Matches(coe.PodLabels(c.namespaces[pod.Namespace], pod.Labels)) {
+			return &shownEgress{e.Name, e.Address}
+		}
+	}
+	return nil
 }
 
 type shownAnswer struct {
@@ -285,6 +314,9 @@ func (s *shownAnswers) table() output.Table {
 	}
 	if s.Service != nil {
 		t.Title += fmt.Sprintf(" (%s)", s.Service)
+	}
+	if s.LeavesBy != nil {
+		t.Title += fmt.Sprintf(" (leaves with the egress address %s, EgressIP %s)", s.LeavesBy.Address, output.OneLine(s.LeavesBy.EgressIP))
 	}
 	for _, a := range s.Answers {
 		at := a.ToAddress

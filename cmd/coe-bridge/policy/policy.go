@@ -59,8 +59,9 @@ type input struct {
 // cluster answers questions about the objects.
 type cluster struct {
 	*policy.Cluster
-	set *manifest.Set
-	in  string // "the files" or "the cluster", for messages
+	set        *manifest.Set
+	in         string // "the files" or "the cluster", for messages
+	namespaces map[string]coe.Labels
 }
 
 func (in *input) register(cmd *cobra.Command) {
@@ -110,7 +111,11 @@ func (in *input) read(cmd *cobra.Command) (*cluster, error) {
 	if names := idlePolicies(world, inFiles); len(names) > 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: policies that select no pod in %s: %s\n", where, strings.Join(names, ", "))
 	}
-	return &cluster{policy.Compile(world), set, where}, nil
+	labels := map[string]coe.Labels{}
+	for _, n := range world.Namespaces {
+		labels[n.Name] = n.Labels
+	}
+	return &cluster{policy.Compile(world), set, where, labels}, nil
 }
 
 // unknownProfiles returns the security profiles that pods or namespaces name and that no access list

@@ -65,8 +65,24 @@ func (c *Cluster) Read(ctx context.Context, stdin io.Reader) (*manifest.Set, err
 			return nil, err
 		}
 	}
-	return &set, nil
+	err = list(ctx, client, strings.TrimSuffix(config.Host, "/")+manifest.EgressList, &set)
+	if refused, is := errors.AsType[*statusError](err); is && refused.code == http.StatusNotFound {
+		err = nil // the cluster has no such custom resource
+	} else if is {
+		set.Skipped = append(set.Skipped, manifest.Skipped{Kind: "EgressIP", Name: "all", Where: "the cluster", Message: refused.Error()})
+		err = nil
+	}
+	return &set, err
 }
+
+// statusError is an answer of an API server other than a success.
+type statusError struct {
+	code int
+	text string
+}
+
+// Error implements error.
+func (e *statusError) Error() string { return e.text }
 
 // ReadFile adds the manifests of a file, or of stdin if the name is -. A file can also have access
 // lists as RESTCONF clients write them.
@@ -134,7 +150,7 @@ func get(ctx context.Context, client *http.Client, address string) ([]byte, erro
 			Message string `json:"message"`
 		}
 		_ = json.Unmarshal(text, &status) // a proxy answers with other texts
-		return nil, fmt.Errorf("%s %s", response.Status, status.Message)
+		return nil, &statusError{response.StatusCode, response.Status + " " + status.Message}
 	}
 	return text, nil
 }

@@ -50,6 +50,11 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Kubernetes, err = f.kubernetes.config(f.version, log); err != nil {
 		return cfg, cleanUp, err
 	}
+	if cfg.Kubernetes.EgressLabel != "" {
+		if err := flags.CheckEgressPort(f.egressPort, cfg.Nodes); err != nil {
+			return cfg, cleanUp, err
+		}
+	}
 	if cfg.HTTP.Access.Tokens, err = f.kubernetes.tokens(cfg.Kubernetes.API); err != nil {
 		return cfg, cleanUp, err
 	}

@@ -20,6 +20,9 @@ func Lists() []string {
 	}
 }
 
+// EgressList is the path of the list of EgressIPs. A cluster without the custom resource has none.
+const EgressList = "/apis/coe-bridge.io/v1/egressips"
+
 // With returns the objects of a running cluster as they are after kubectl apply of other
 // manifests. An object of changes replaces the object of the same kind and name. It keeps what a
 // manifest leaves to the cluster: its UID, the node of a pod, cluster addresses of a service, and
@@ -48,6 +51,9 @@ func (m *Set) With(changes *Set) *Set {
 		}),
 		Slices:   replaced(m.Slices, changes.Slices, func(_, _ *discoveryv1.EndpointSlice) {}),
 		Policies: replaced(m.Policies, changes.Policies, func(_, _ *networkingv1.NetworkPolicy) {}),
+		EgressIPs: slices.Concat(slices.DeleteFunc(slices.Clone(m.EgressIPs), func(old *coe.EgressSpec) bool {
+			return slices.ContainsFunc(changes.EgressIPs, func(e *coe.EgressSpec) bool { return e.Name == old.Name })
+		}), changes.EgressIPs),
 		AccessLists: slices.Concat(slices.DeleteFunc(slices.Clone(m.AccessLists), func(old *coe.PolicySpec) bool {
 			return slices.ContainsFunc(changes.AccessLists, func(p *coe.PolicySpec) bool { return p.UID == old.UID })
 		}), changes.AccessLists),

@@ -39,7 +39,7 @@ func complete(kind string, o metav1.Object) error {
 	for _, wrong := range validation.IsDNS1123Subdomain(o.GetName()) {
 		errs = append(errs, field.Invalid(path.Child("name"), o.GetName(), wrong))
 	}
-	if o.GetNamespace() == "" && kind != "Node" && kind != "Namespace" {
+	if o.GetNamespace() == "" && kind != "Node" && kind != "Namespace" && kind != egressKind {
 		o.SetNamespace(coe.DefaultNamespace)
 	}
 	if o.GetNamespace() != "" {

@@ -5,18 +5,21 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilerrors "k8s.io/apimachinery/pkg/util/errors"
@@ -24,6 +27,7 @@ import (
 	strictjson "sigs.k8s.io/json"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 )
 
 // Set has the objects of manifests that a bridge watches, completed with namespace and UID. The
@@ -35,6 +39,9 @@ type Set struct {
 	Services   []*corev1.Service
 	Slices     []*discoveryv1.EndpointSlice
 	Policies   []*networkingv1.NetworkPolicy
+	// EgressIPs are sorted by their age, as far as it is known. Put does not use them: nodes that hold addresses are chosen by a
+	// bridge.
+	EgressIPs []*coe.EgressSpec
 	// AccessLists are the access lists of RESTCONF clients, which pods can name as security
 	// profiles. Read reads none.
 	AccessLists []*coe.PolicySpec
@@ -172,8 +179,10 @@ func (m *Set) addList(at place, document []byte, h header) error {
 // watched are the kinds that a bridge watches, with their versions.
 var watched = map[string]string{
 	"Namespace": "v1", "Node": "v1", "Pod": "v1", "Service": "v1", "EndpointSlice": "discovery.k8s.io/v1",
-	"NetworkPolicy": "networking.k8s.io/v1",
+	"NetworkPolicy": "networking.k8s.io/v1", egressKind: "coe-bridge.io/v1",
 }
+
+const egressKind = "EgressIP"
 
 // addObject adds an object, or records that it is skipped.
 func (m *Set) addObject(at place, document []byte, h header) (err error) {
@@ -197,6 +206,8 @@ func (m *Set) addObject(at place, document []byte, h header) (err error) {
 		err = read(m, at, h, document, &m.Slices, checkSlice)
 	case "NetworkPolicy":
 		err = read(m, at, h, document, &m.Policies, checkPolicy)
+	case egressKind:
+		err = m.readEgressIP(at, document)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
@@ -218,7 +229,38 @@ func read[T any, O interface {
 	if err := utilerrors.NewAggregate([]error{complete(kind, o), check(o)}); err != nil {
 		return err
 	}
-	name := kind + " " + o.GetNamespace() + "/" + o.GetName()
+	if err := m.once(at, kind+" "+o.GetNamespace()+"/"+o.GetName()); err != nil {
+		return err
+	}
+	*list = append(*list, o)
+	return nil
+}
+
+// readEgressIP adds an EgressIP.
+func (m *Set) readEgressIP(at place, document []byte) error {
+	var o unstructured.Unstructured
+	if err := o.UnmarshalJSON(document); err != nil {
+		return err
+	}
+	if err := complete(egressKind, &o); err != nil {
+		return err
+	}
+	e := kube.EgressSpec(&o)
+	if why := cmp.Or(e.Invalid, e.InvalidAddress); why != "" {
+		return errors.New(why)
+	}
+	if err := m.once(at, egressKind+" "+e.Name); err != nil {
+		return err
+	}
+	m.EgressIPs = append(m.EgressIPs, e)
+	slices.SortStableFunc(m.EgressIPs, func(a, b *coe.EgressSpec) int {
+		return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Name, b.Name))
+	})
+	return nil
+}
+
+// once notes the place of an object. It fails if the manifests have the object twice.
+func (m *Set) once(at place, name string) error {
 	if before, found := m.told[name]; found {
 		return fmt.Errorf("%s has the same object: remove one of them", before)
 	}
@@ -226,7 +268,6 @@ func read[T any, O interface {
 		m.told = map[string]string{}
 	}
 	m.told[name] = at.String()
-	*list = append(*list, o)
 	return nil
 }
 

@@ -1,0 +1,272 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// outcome is what a check of the node has found and done.
+type outcome struct {
+	changes []string
+	// err is what has failed. ways has what concerns one egress address alone, by the end of its link in the switch.
+	err  error
+	ways map[string]error
+	// unfit are the egress addresses for which the node has no NIC.
+	unfit []netip.Addr
+}
+
+// all returns everything that has failed.
+func (o *outcome) all() error {
+	err := o.err
+	for _, port := range slices.Sorted(maps.Keys(o.ways)) {
+		err = errors.Join(err, o.ways[port])
+	}
+	return err
+}
+
+// note notes what a step has done. port is that of a pair of links if the step concerns it alone.
+func (o *outcome) note(port, what string, changed bool, err error) {
+	if changed && !slices.Contains(o.changes, what) {
+		o.changes = append(o.changes, what)
+	}
+	switch {
+	case err == nil:
+	case !strings.HasPrefix(port, egressPort):
+		o.err = errors.Join(o.err, err)
+	default:
+		if o.ways == nil {
+			o.ways = map[string]error{}
+		}
+		o.ways[port] = errors.Join(o.ways[port], err)
+	}
+}
+
+// step makes a step, and reports whether it has succeeded.
+func (o *outcome) step(port, what string, do func() (bool, error)) (ok bool) {
+	changed, err := do()
+	o.note(port, what, changed, err)
+	return err == nil
+}
+
+// sync makes the node match its place and its part in egress addresses.
+func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egress) (o outcome) {
+	if place == nil {
+		o.changes, o.err = n.leave(ctx)
+		return o
+	}
+	w, err := n.wanted(ctx, place, part)
+	if err != nil {
+		o.err = fmt.Errorf("determine the node's connection to the pod network: %w", err)
+		return o
+	}
+	n.logUnreached(w.unreached)
+	const addresses = "egress addresses"
+	if n.owns || !n.looked { // before the rule that keeps the node from answering
+		o.step("", addresses, func() (bool, error) { return n.takeEgress(w.egress) })
+		n.looked = true
+	}
+	n.join(ctx, w, &o)
+	n.putEgress(w.egress, &o)
+	n.metrics.egressWays.Set(float64(len(w.egress)))
+	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
+	return o
+}
+
+// minIPv6 is the smallest MTU of links with IPv6 (RFC 8200). The kernel has no IPv6 on others.
+const minIPv6 = 1280
+
+// usable returns a place without IPv6 if the node cannot have IPv6, and logs why.
+func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink.Place {
+	if place.IPv6 == (uplink.PlaceIPv6{}) {
+		return place
+	}
+	_, unread := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)
+	var why error
+	switch {
+	case errors.Is(unread, fs.ErrNotExist): // another error comes again where it matters
+		why = errors.New("the kernel of the node has no IPv6")
+	case mtu < minIPv6:
+		why = fmt.Errorf("links have the MTU %d, and IPv6 needs %d", mtu, minIPv6)
+	}
+	n.logFailure(ctx, "the node connects to pods by IPv4 only", why, &n.withoutIPv6)
+	if why == nil {
+		return place
+	}
+	without := *place
+	without.IPv6 = uplink.PlaceIPv6{}
+	return &without
+}
+
+// wanted returns the wanted state of the node.
+func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egress) (wanted, error) {
+	routed, err := routedHosts(n.cfg.Netns)
+	if err != nil {
+		return wanted{}, err
+	}
+	mtu := place.MTU
+	if mtu == 0 {
+		if mtu, err = n.cfg.MTU(ctx); err != nil {
+			return wanted{}, err
+		}
+	}
+	w, err := newWanted(n.usable(ctx, place, mtu), n.cfg.Uplink.Records(), routed)
+	w.mtu = mtu
+	if err == nil && part != nil {
+		err = w.addEgress(part)
+	}
+	if err != nil {
+		return w, err
+	}
+	if w.softwareChecksums, err = n.cfg.Switch.Userspace(ctx); err != nil {
+		return w, err
+	}
+	settings, err := n.cfg.Switch.Settings(ctx)
+	if err != nil {
+		return w, err
+	}
+	w.databases = databasePorts(settings)
+	if part != nil { // a pod could keep the bridge from being answered
+		w.databases = append(w.databases, part.Port)
+	}
+	return w, nil
+}
+
+// join removes what is not wanted, and creates what is missing. Each step finds what it needs
+// from the steps before.
+func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
+	o.step("", "link", func() (bool, error) { return n.removeOthers(ctx, w.pairs) })
+	if !w.isolated {
+		o.step("", "forwarding", func() (bool, error) { return n.allowForwarding(w) })
+	}
+	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
+	// isolated namespaces, or let pods leave without their egress address.
+	ruled := o.step("", "rules", func() (bool, error) { return putRules(n.cfg.Netns, w) })
+	if !ruled && (w.isolated || len(w.egress) > 0) {
+		return
+	}
+	if ruled {
+		o.step("", "connections", func() (bool, error) { return false, n.forgetOthers(w) })
+	}
+	// The routing rules need the mark that the rules set.
+	if !o.step("", "routing rules", func() (bool, error) { return putFences(n.cfg.Netns, w) }) {
+		w.pairs = slices.DeleteFunc(slices.Clone(w.pairs), func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
+	}
+	for _, p := range w.pairs {
+		if o.step(p.port, "link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
+			o.step(p.port, "settings", func() (bool, error) { return n.putSettings(p) })
+			o.step(p.port, "link", func() (bool, error) { return n.putLink(ctx, w, p) })
+			o.step(p.port, "addresses", func() (bool, error) { return putAddress(n.cfg.Netns, p) })
+		}
+	}
+	o.step("", "routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
+	for _, p := range w.pairs {
+		o.step(p.port, "port", func() (bool, error) {
+			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
+		})
+	}
+}
+
+// forgetOthers ends the connections of others whose source is the service address: once, when the rules give
+// others the edge address. The kernel keeps the source of a connection. IPv6 came after edge addresses.
+func (n *Node) forgetOthers(w wanted) error {
+	if !w.ipv4.edge.IsValid() || n.othersForgotten {
+		return nil
+	}
+	err := nodeports.ForgetOthers(n.cfg.Netns, w.ipv4.service)
+	n.othersForgotten = err == nil
+	return err
+}
+
+// createLink creates a pair if it does not exist. The link comes before its port: a switch that
+// sees a new link behind an old port may keep the old link.
+func (n *Node) createLink(ctx context.Context, w wanted, p pair) (created bool, err error) {
+	if is, err := p.exists(n.cfg.Netns); is || err != nil {
+		return false, err
+	}
+	if err := n.removePair(ctx, p.port); err != nil {
+		return false, err
+	}
+	return true, links.Make(n.pair(w, p))
+}
+
+// removeOthers removes all pairs except the wanted ones, with their ports. Addresses and routes
+// go with the links.
+func (n *Node) removeOthers(ctx context.Context, pairs []pair) (removed bool, err error) {
+	names, err := ownPorts(n.cfg.Netns)
+	if err != nil {
+		return false, err
+	}
+	ports, err := n.cfg.Switch.NodePorts(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, ports)))) {
+		if !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
+			removed = true
+			err = errors.Join(err, n.removePair(ctx, port))
+		}
+	}
+	return removed, err
+}
+
+// removePair removes the port and the links of a pair.
+func (n *Node) removePair(ctx context.Context, port string) error {
+	if err := n.cfg.Switch.DeleteNode(ctx, port); err != nil {
+		return err
+	}
+	return removeLink(n.cfg.Netns, port)
+}
+
+// leave removes everything that the package creates.
+func (n *Node) leave(ctx context.Context) (changes []string, err error) {
+	n.answers.Close()
+	var o outcome
+	n.putEgress(nil, &o)
+	n.metrics.egressWays.Set(0)
+	changes = o.changes
+	if err := n.allowLoopback(false); err != nil {
+		return nil, err // the table keeps others out
+	}
+	n.ports.Replace(nil)
+	n.fed = nil
+	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil) // first: they need the rules and the link
+	if removed {
+		changes = append(changes, "node ports")
+	}
+	ports = errors.Join(ports, n.health.Sync(nil, false))
+	n.metrics.ports.Set(0)
+	n.metrics.hostPorts.Set(0)
+	removed, err = n.removeOthers(ctx, nil)
+	if removed {
+		changes = append(changes, "link")
+	}
+	removed, fences := putFences(n.cfg.Netns, wanted{})
+	if removed {
+		changes = append(changes, "routing rules")
+	}
+	removed, rules := removeRules(n.cfg.Netns)
+	if removed {
+		changes = append(changes, "rules")
+	}
+	return changes, errors.Join(o.all(), ports, err, fences, rules)
+}
+
+// Cleanup removes everything that a Node has created. No Node may run meanwhile.
+func (n *Node) Cleanup(ctx context.Context) error {
+	if _, err := n.leave(ctx); err != nil {
+		return fmt.Errorf("clean up the node's connection to the pod network: %w", err)
+	}
+	return nil
+}
+
