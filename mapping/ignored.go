@@ -21,6 +21,22 @@ func (b *builder) notEnforced() {
 		b.problems = append(b.problems, b.policyProblems(p)...)
 	}
 	b.portsOfSCTP()
+	b.notEnforcedOfPods()
+	for _, s := range b.Services {
+		if ignored := s.Ignored | b.unserved(s) | b.withoutPlaces(s); ignored != 0 {
+			b.unenforced("service", s.UID, s.Name, ignored.String())
+		}
+		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {
+			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
+		}
+	}
+	for _, a := range b.segments {
+		b.segment(a)
+	}
+}
+
+// notEnforcedOfPods adds the problems of pods.
+func (b *builder) notEnforcedOfPods() {
 	numbers := sync.OnceValue(func() numbering { return newNumbering(b.Networks, b.Numbers) })
 	for _, p := range b.Pods {
 		ignored := p.Ignored
@@ -35,17 +51,6 @@ func (b *builder) notEnforced() {
 		if ignored != 0 && !p.NoNetwork {
 			b.unenforced("pod", p.UID, p.Name, ignored.String())
 		}
-	}
-	for _, s := range b.Services {
-		if ignored := s.Ignored | b.unserved(s) | b.withoutPlaces(s); ignored != 0 {
-			b.unenforced("service", s.UID, s.Name, ignored.String())
-		}
-		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {
-			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
-		}
-	}
-	for _, a := range b.segments {
-		b.segment(a)
 	}
 }
 
