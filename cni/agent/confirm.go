@@ -26,10 +26,14 @@ func (a *Agent) connected(ctx context.Context, p plan) error {
 	return nil
 }
 
-// released waits until the bridge no longer reports the interface as confirmed while its
-// port is missing. A confirmation of the former port must not count for the new one.
-// OpenDaylight also removes flows of a port that returns during the removal.
+// released waits until the switch has released the former port, and until the bridge no longer
+// reports the interface as confirmed while its port is missing. A confirmation of the former
+// port must not count for the new one. OpenDaylight also removes flows of a port that returns
+// during the removal.
 func (a *Agent) released(ctx context.Context, p plan) error {
+	if err := a.cfg.Switch.AwaitDeletions(ctx); err != nil {
+		return err
+	}
 	if !a.cfg.Confirmed {
 		return nil
 	}

@@ -3,7 +3,6 @@ package ovs
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -75,34 +74,38 @@ func (s *Switch) await(ctx context.Context, name string, holds func(*session) er
 	}
 }
 
-// deleted records that the switch may have a deleted port until it has applied a
-// configuration. It forgets ports whose deletion is already applied.
-func (s *Switch) deleted(one *session, name string, configuration int) {
-	row, err := one.root()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+// AwaitDeletions waits until the switch has applied all deletions of ports that the database
+// has now. Call it before the link of a new port is created: the userspace datapath restores
+// the flags of a deleted port's link by name, and so would set a new link of that name down. A
+// switch that sees the deletion and a new port of the same name at once keeps the old link.
+func (s *Switch) AwaitDeletions(ctx context.Context) error {
+	want, err := s.requested(ctx)
 	if err == nil {
-		maps.DeleteFunc(s.deletions, func(_ string, c int) bool { return c <= row.CurCfg })
+		err = s.awaitConfiguration(ctx, want)
 	}
-	s.deletions[name] = configuration
+	if err != nil {
+		return fmt.Errorf("wait for the switch to release deleted ports: %w", err)
+	}
+	return nil
 }
 
-// awaitDeleted waits until the switch has applied the deletion of a port. If a switch sees
-// the deletion and a new port of the same name at once, it keeps the old link.
-func (s *Switch) awaitDeleted(ctx context.Context, name string) error {
-	s.mu.Lock()
-	want, pending := s.deletions[name]
-	s.mu.Unlock()
-	if !pending {
-		return nil
+// requested returns the configuration that was requested last.
+func (s *Switch) requested(ctx context.Context) (configuration int, err error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if err := s.awaitConfiguration(ctx, want); err != nil {
-		return fmt.Errorf("wait for the switch to delete the former port %s: %w", name, err)
+	row, err := one.root()
+	if err != nil {
+		return 0, err
 	}
-	s.mu.Lock()
-	delete(s.deletions, name)
-	s.mu.Unlock()
-	return nil
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	results, err := one.transact(ctx, (&topRow{row}).readNext())
+	if err != nil {
+		return 0, err
+	}
+	return demanded(results), nil
 }
 
 // awaitConfiguration waits until the switch has applied configuration want.

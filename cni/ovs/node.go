@@ -57,9 +57,6 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 			return false, err
 		}
 	}
-	if err := s.awaitDeleted(ctx, p.Name); err != nil {
-		return false, err
-	}
 	return true, s.add(ctx, one, p.Name, map[string]string{keyInterface: p.Interface, keyMAC: p.MAC, keyNode: "management"})
 }
 
@@ -85,7 +82,7 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	if err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
-	return s.awaitDeleted(ctx, name)
+	return s.AwaitDeletions(ctx)
 }
 
 // ListenNode returns a channel that receives after changes of the node's own ports, of ports of pods with host

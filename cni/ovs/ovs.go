@@ -62,12 +62,11 @@ type Switch struct {
 	cfg Config
 	log *slog.Logger
 
-	mu        sync.Mutex
-	current   *session      // nil: none
-	changed   chan struct{} // closed and replaced when current changes
-	failure   error         // the reason if current is nil
-	rows      notifier
-	deletions map[string]int // by name of a deleted port: the configuration without it
+	mu      sync.Mutex
+	current *session      // nil: none
+	changed chan struct{} // closed and replaced when current changes
+	failure error         // the reason if current is nil
+	rows    notifier
 }
 
 // New returns a Switch.
@@ -80,10 +79,7 @@ func New(cfg Config) (*Switch, error) {
 	if cfg.Controller != OVN && cfg.Controller != OpenDaylight {
 		return nil, fmt.Errorf("controller %q: want %s or %s", cfg.Controller, OVN, OpenDaylight)
 	}
-	return &Switch{
-		cfg: cfg, log: cfg.Log, changed: make(chan struct{}), failure: errors.New("not connected yet"),
-		deletions: map[string]int{},
-	}, nil
+	return &Switch{cfg: cfg, log: cfg.Log, changed: make(chan struct{}), failure: errors.New("not connected yet")}, nil
 }
 
 func setDefault[T comparable](field *T, value T) {

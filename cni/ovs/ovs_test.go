@@ -134,34 +134,38 @@ func TestPorts(t *testing.T) {
 	require.False(t, ok, "the port of another program is not ours")
 }
 
-// If a port is deleted and added with another link while the switch is paused, it ends up with
-// the new link.
+// A port is deleted while the switch is paused, and added again with another link of the same name after
+// AwaitDeletions. A link that is created earlier is set down: when the switch continues, it gives the
+// link the flags of the old one, which was down at last.
 func TestSameNameAgain(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
 	require.NoError(t, n.Await(n.within(), p))
-	old := n.ofPort(p)
-	for i := range 5 {
+	old := n.of(p, "ofport")
+	for i := range 3 {
+		n.unlink(p)
+		require.Eventually(t, func() bool { return n.of(p, "admin_state") == "down\n" }, 10*time.Second, 5*time.Millisecond, "the switch knows")
 		require.NoError(t, n.host.VSwitchd.Stop())
 		require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
-		n.unlink(p)
+		released := make(chan error, 1)
+		go func() { released <- n.AwaitDeletions(n.within()) }()
+		require.NoError(t, n.host.VSwitchd.Cont())
+		require.NoError(t, <-released)
 		p.Attachment.Container = fmt.Sprintf("again%d", i)
 		n.link(p)
-		added := make(chan error, 1)
-		go func() { added <- n.Add(n.within(), p) }()
-		require.NoError(t, n.host.VSwitchd.Cont())
-		require.NoError(t, <-added)
-		require.NoError(t, n.Await(n.within(), p))
-		next := n.ofPort(p)
+		require.NoError(t, n.Add(n.within(), p))
+		require.NoError(t, n.Await(n.within(), p), "the link is up")
+		next := n.of(p, "ofport")
 		require.NotEqual(t, old, next, "the switch has released the old link")
 		old = next
 	}
 }
 
-func (n *node) ofPort(p ovs.Port) string {
+// of reads a column of the interface of a port.
+func (n *node) of(p ovs.Port, column string) string {
 	n.t.Helper()
-	out, err := n.host.VSCtl(n.t.Context(), "get", "Interface", p.Name, "ofport")
+	out, err := n.host.VSCtl(n.t.Context(), "get", "Interface", p.Name, column)
 	require.NoError(n.t, err)
 	return out
 }

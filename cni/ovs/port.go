@@ -191,11 +191,9 @@ func (s *Switch) Port(ctx context.Context, name string) (p Port, ok bool, err er
 	return p, ok, nil
 }
 
-// Add adds a port in one transaction. After an error the port may exist; Delete removes it.
+// Add adds a port in one transaction. Its link must exist, and must be newer than
+// AwaitDeletions. After an error the port may exist; Delete removes it.
 func (s *Switch) Add(ctx context.Context, p Port) error {
-	if err := s.awaitDeleted(ctx, p.Name); err != nil {
-		return err
-	}
 	one, err := s.session(ctx)
 	if err != nil {
 		return err
@@ -310,24 +308,22 @@ func (s *Switch) detach(ctx context.Context, one *session, name, port string) er
 		},
 		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port)),
 	}
-	results, err := one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
-	if err != nil {
-		return err
-	}
-	s.deleted(one, name, demanded(results))
-	return nil
+	_, err = one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
+	return err
 }
 
-// demand returns the operations that request a new configuration number. The switch reports
-// the number once it has applied the configuration. demanded returns it from the results.
+// demand returns the operations that request a new configuration number, and read it. The
+// switch reports the number once it has applied the configuration.
 func (r *topRow) demand() []ovsdb.Operation {
-	is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: r.UUID})
-	return []ovsdb.Operation{
-		r.change("next_cfg", ovsdb.MutateOperationAdd, 1),
-		{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}, Where: []ovsdb.Condition{is}},
-	}
+	return []ovsdb.Operation{r.change("next_cfg", ovsdb.MutateOperationAdd, 1), r.readNext()}
 }
 
+func (r *topRow) readNext() ovsdb.Operation {
+	is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, ovsdb.UUID{GoUUID: r.UUID})
+	return ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Open_vSwitch", Columns: []string{"next_cfg"}, Where: []ovsdb.Condition{is}}
+}
+
+// demanded returns the configuration number that the last operation has read.
 func demanded(results []ovsdb.OperationResult) int {
 	rows := results[len(results)-1].Rows
 	if len(rows) != 1 {
