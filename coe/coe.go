@@ -66,6 +66,8 @@ type Pod struct {
 	Ignored   Ignored
 	// HostPorts are the ports of the node that the pod requests, at most MaxHostPorts, sorted.
 	HostPorts []uint16
+	// DHCP: the pod asks to get its addresses by DHCP too.
+	DHCP bool
 }
 
 // PodInterface is one interface of a pod (pod:coe/pods/interface).

@@ -91,6 +91,8 @@ type Block struct {
 	Network string       `json:"network,omitempty"`
 	Subnet  netip.Prefix `json:"subnet,omitzero"`
 	DNS     []netip.Addr `json:"dns,omitempty"`
+	// DHCP: the pool of the block asks for DHCP.
+	DHCP bool `json:"dhcp,omitempty"`
 }
 
 // ELANFact is what was chosen for an elan-instance.

@@ -21,10 +21,14 @@ const (
 	UnknownAnnotation                       // any object: an annotation with AnnotationPrefix
 	PolicyLogValue                          // namespace: PolicyLogAnnotation
 	HealthCheck                             // service: spec.healthCheckNodePort, where nodes answer on none
+	DHCPValue                               // pod: DHCPAnnotation
 )
 
 // AnnotationPrefix is the prefix of the annotations that belong to the bridge.
 const AnnotationPrefix = "coe-bridge.io/"
+
+// DHCPAnnotation is the annotation by which a pod asks for DHCP; its value is "true".
+const DHCPAnnotation = AnnotationPrefix + "dhcp"
 
 var ignoredTexts = [...]string{
 	"hostPort is not served: the port must be in --host-ports, with the backend OVN without isolation",
@@ -39,6 +43,7 @@ var ignoredTexts = [...]string{
 	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
 	"the annotation " + PolicyLogAnnotation + " has an unknown value and no effect: set it to " + string(LogDropped) + " or " + string(LogAll),
 	"healthCheckNodePort is not served: it needs what node ports need",
+	"the annotation " + DHCPAnnotation + ` has an unknown value and no effect: set it to "true"`,
 }
 
 // String returns the texts of the members. It does not allocate for a single member.

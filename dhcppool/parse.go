@@ -12,7 +12,7 @@ const DefaultNetwork = "default"
 
 // Parse parses a pool in the form of a flag:
 //
-//	[NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dns=ADDR]...
+//	[NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dhcp][,dns=ADDR]...
 //
 // NETWORK defaults to "default", and dns may be repeated. Parse checks the pool like Validate,
 // but not against other pools. Bounds that the text does not contain are zero.
@@ -47,10 +47,14 @@ func parse(text string) (Pool, error) {
 }
 
 func (p *Pool) parseOption(part string) error {
+	if part == "dhcp" {
+		p.DHCP = true
+		return nil
+	}
 	name, value, named := strings.Cut(part, "=")
 	single, known := map[string]*netip.Addr{"gateway": &p.Gateway, "from": &p.From, "to": &p.To}[name]
 	if !named || !known && name != "dns" {
-		return fmt.Errorf("%q is not an option; write gateway=ADDR, from=ADDR, to=ADDR, or dns=ADDR once for each server", part)
+		return fmt.Errorf("%q is not an option; write gateway=ADDR, from=ADDR, to=ADDR, dhcp, or dns=ADDR once for each server", part)
 	}
 	addr, err := netip.ParseAddr(value)
 	switch {
@@ -78,6 +82,9 @@ func (p Pool) String() string {
 	option("gateway", p.Gateway)
 	option("from", p.From)
 	option("to", p.To)
+	if p.DHCP {
+		s.WriteString(",dhcp")
+	}
 	for _, addr := range p.DNS {
 		option("dns", addr)
 	}

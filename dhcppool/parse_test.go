@@ -12,7 +12,10 @@ import (
 func TestParse(t *testing.T) {
 	withDNS := pool("default", "10.11.0.0/16", "", "", "10.11.0.1")
 	withDNS.DNS = []netip.Addr{addr("10.11.0.1"), addr("1.1.1.1")}
+	withDHCP := pool("default", "10.11.0.0/16", "", "", "")
+	withDHCP.DHCP = true
 	for text, want := range map[string]dhcppool.Pool{
+		"10.11.0.0/16,dhcp":            withDHCP,
 		"10.11.0.0/16":                 pool("default", "10.11.0.0/16", "", "", ""),
 		"10.11.3.4/16":                 pool("default", "10.11.0.0/16", "", "", ""),
 		"services=10.96.0.0/24":        pool("services", "10.96.0.0/24", "", "", ""),

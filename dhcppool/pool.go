@@ -23,6 +23,8 @@ type Pool struct {
 	// Gateway is the gateway. Zero means the subnet's first usable address.
 	Gateway netip.Addr
 	DNS     []netip.Addr
+	// DHCP: the pods of the pool also get their addresses by DHCP.
+	DHCP bool
 }
 
 // normal returns the pool with its subnet masked and absent bounds filled in.
@@ -43,7 +45,7 @@ func (p Pool) normal() Pool {
 
 func (p Pool) equal(q Pool) bool {
 	return p.Network == q.Network && p.Subnet == q.Subnet && p.From == q.From && p.To == q.To &&
-		p.Gateway == q.Gateway && slices.Equal(p.DNS, q.DNS)
+		p.Gateway == q.Gateway && slices.Equal(p.DNS, q.DNS) && p.DHCP == q.DHCP
 }
 
 // Size returns the number of addresses that the pool can hand out, including the gateways of

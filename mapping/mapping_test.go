@@ -96,6 +96,31 @@ func TestPod(t *testing.T) {
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
 }
 
+// A pod has DHCP if it or its pool asks for it, and if the backend decides on DHCP.
+func TestDHCP(t *testing.T) {
+	unable := settings
+	unable.Limits.NoDHCP = true
+	for name, c := range map[string]struct {
+		pod, pool bool
+		settings  mapping.Settings
+		want      bool
+	}{
+		"nobody asks":    {settings: settings},
+		"the pod":        {pod: true, settings: settings, want: true},
+		"the pool":       {pool: true, settings: settings, want: true},
+		"of the backend": {pod: true, pool: true, settings: unable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := view()
+			addPod(&v, uid1, "busybox1", "10.11.2.28").DHCP = c.pod
+			v.Blocks[0].DHCP = c.pool
+			got, problems := mapping.Map(synth.WithVIPs(v), c.settings)
+			require.Empty(t, problems)
+			require.Equal(t, c.want, got[netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}].(netvirt.Interface).DHCP)
+		})
+	}
+}
+
 // In an isolated namespace the node has a port, behind the first block of each family.
 func TestNodePort(t *testing.T) {
 	isolated := mapping.Settings{Isolation: mapping.IsolationNamespace, DHCPLeaseTime: 3600}

@@ -128,7 +128,7 @@ func (b *builder) attachment(a placed) []netvirt.Object {
 	objects := []netvirt.Object{
 		netvirt.Interface{
 			Name: l.Name, Namespace: l.Namespace, Pod: l.Pod, PodUID: l.PodUID, UID: l.InterfaceUID,
-			ParentInterface: netvirt.PortName(l.Name, l.PodUID),
+			ParentInterface: netvirt.PortName(l.Name, l.PodUID), DHCP: b.hasDHCP(a),
 		},
 		netvirt.ELANInterface{Name: l.Name, Namespace: l.Namespace, ELAN: elan, Chassis: a.elan.chassis()},
 		netvirt.VPNInterface{Name: l.Name, Namespace: l.Namespace, VPN: b.VPN.Name},
@@ -146,6 +146,13 @@ func (b *builder) attachment(a placed) []netvirt.Object {
 		objects = append(objects, acl)
 	}
 	return objects
+}
+
+// hasDHCP reports whether the pod or the pool of one of its addresses asks for DHCP. Without it a port has half the
+// logical flows.
+func (b *builder) hasDHCP(a placed) bool {
+	asked := a.pod.DHCP || slices.ContainsFunc(a.blocks[:len(a.lease.Addresses)], func(block *coe.Block) bool { return block.DHCP })
+	return asked && !b.Limits.NoDHCP
 }
 
 // elan returns the namespace's elan-instance on a node.

@@ -202,8 +202,7 @@ func (r *round) putBlocks(e *elan, blocks []dhcppool.Block) {
 		if _, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
 			continue
 		}
-		fact := &coe.Block{ELAN: b.ELAN.Name, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet}
-		fact.DNS = r.dns(fact)
+		fact := r.withDHCP(coe.Block{ELAN: b.ELAN.Name, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet})
 		r.putBlock(blockFact{fact, e.namespace.name})
 	}
 }

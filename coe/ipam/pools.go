@@ -13,8 +13,8 @@ import (
 
 // SetPools replaces the pools, which must be valid (dhcppool.Validate). Leases keep their
 // addresses; later choices follow the new pools. It returns the namespaces to Sync, sorted: the
-// namespaces for which more may be chosen now, and the namespaces whose blocks have other DNS
-// servers. Its cost depends only on the pools that have changed, and on their blocks.
+// namespaces for which more may be chosen now, and the namespaces whose blocks have other DHCP
+// settings. Its cost depends only on the pools that have changed, and on their blocks.
 //
 // SetPools must be called again when the store's nodes change, because services cannot have the
 // addresses of nodes.
@@ -45,7 +45,7 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 	}
 	for _, network := range changed {
 		a.repooled[network] = true
-		for b := range a.otherDNS(network) {
+		for b := range a.otherDHCP(network) {
 			marked[b.namespace] = true
 		}
 	}
@@ -67,26 +67,28 @@ func (a *Assigner) PoolsAreWhole() {
 	a.poolsWhole = true
 }
 
-// otherDNS returns the blocks of a network that have other DNS servers than their pools.
-func (a *Assigner) otherDNS(network string) iter.Seq[blockFact] {
+// otherDHCP returns the blocks of a network that have other DHCP settings than their pools.
+func (a *Assigner) otherDHCP(network string) iter.Seq[blockFact] {
 	return func(yield func(blockFact) bool) {
 		for _, b := range a.alloc.Blocks(network) {
 			fact, found := a.blocks[blockKey{b.ELAN.Name, b.Prefix}]
-			if found && !slices.Equal(a.dns(fact.Block), fact.DNS) && !yield(fact) {
+			if !found {
+				continue
+			}
+			if want := a.withDHCP(*fact.Block); (want.DHCP != fact.DHCP || !slices.Equal(want.DNS, fact.DNS)) && !yield(fact) {
 				return
 			}
 		}
 	}
 }
 
-// dns returns the DNS servers of the pool of a block, or the block's present ones if the pool is
-// deleted.
-func (a *Assigner) dns(b *coe.Block) []netip.Addr {
-	p, found := a.alloc.Pool(b.Network, b.Subnet)
-	if !found {
-		return b.DNS
+// withDHCP returns a block with the DHCP settings of its pool: its DNS servers, and whether it asks for DHCP. If the pool
+// is deleted, the block keeps its present ones.
+func (a *Assigner) withDHCP(b coe.Block) *coe.Block {
+	if p, found := a.alloc.Pool(b.Network, b.Subnet); found {
+		b.DNS, b.DHCP = p.DNS, p.DHCP
 	}
-	return p.DNS
+	return &b
 }
 
 // networks returns the network-ids of the pools that may serve the elan; see NetworksOf.

@@ -164,16 +164,18 @@ func TestSetPoolsMarksWhomItConcerns(t *testing.T) {
 	require.Empty(t, w.store.View("ns1").Blocks[0].DNS)
 }
 
-func TestDNSFollowsThePool(t *testing.T) {
+func TestDHCPFollowsThePool(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.put(newPod("a", n1))
 	w.sync()
 	changed := specPool()
-	changed.DNS = []netip.Addr{addr("1.1.1.1")}
+	changed.DNS, changed.DHCP = []netip.Addr{addr("1.1.1.1")}, true
 	w.setPools(changed)
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
+	require.True(t, w.store.View("default").Blocks[0].DHCP)
 	w.setPools()
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
+	require.True(t, w.store.View("default").Blocks[0].DHCP)
 }

@@ -62,13 +62,11 @@ func (r *round) expireFormers(s *space) {
 	}
 }
 
-// followDNS gives blocks the same DNS servers as their pools.
-func (r *round) followDNS() {
+// followDHCP gives blocks the same DHCP settings as their pools.
+func (r *round) followDHCP() {
 	for network := range r.repooled {
-		for b := range r.otherDNS(network) {
-			changed := *b.Block
-			changed.DNS = r.dns(b.Block)
-			r.putBlock(blockFact{&changed, b.namespace})
+		for b := range r.otherDHCP(network) {
+			r.putBlock(blockFact{r.withDHCP(*b.Block), b.namespace})
 		}
 	}
 	clear(r.repooled)

@@ -71,7 +71,7 @@ func (r *round) run(ctx context.Context) error {
 		}
 	}
 	r.settleDamage()
-	r.followDNS()
+	r.followDHCP()
 	r.followNodes()
 	if r.cfg.Nodes.joined() {
 		r.followNetworks()

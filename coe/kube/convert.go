@@ -39,6 +39,7 @@ func Pod(in *corev1.Pod) *coe.Pod {
 	}
 	out.Ignored, out.HostPorts = ignoredOfPod(in), hostPorts(in)
 	out.Labels, out.Ports = Labels(&in.ObjectMeta), namedPorts(in)
+	out.DHCP = in.Annotations[coe.DHCPAnnotation] == "true"
 	if hasSeveralNetworks(in) {
 		return out
 	}

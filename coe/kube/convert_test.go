@@ -155,6 +155,11 @@ func TestIgnored(t *testing.T) {
 	require.Equal(t, []uint16{80}, kube.Pod(pod(annotated(), 80, false)).HostPorts)
 	require.Equal(t, coe.Bandwidth|coe.UnknownAnnotation,
 		kube.Pod(pod(annotated("kubernetes.io/egress-bandwidth", "coe-bridge.io/typo"), 0, false)).Ignored)
+	require.Equal(t, coe.DHCPValue, kube.Pod(pod(annotated(coe.DHCPAnnotation), 0, false)).Ignored)
+	require.False(t, kube.Pod(pod(annotated(coe.DHCPAnnotation), 0, false)).DHCP)
+	asks := kube.Pod(pod(metav1.ObjectMeta{Annotations: map[string]string{coe.DHCPAnnotation: "true"}}, 0, false))
+	require.True(t, asks.DHCP)
+	require.Zero(t, asks.Ignored)
 	require.Equal(t, coe.UnknownAnnotation, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated("coe-bridge.io/x")}).Ignored)
 	require.Zero(t, kube.Namespace(&corev1.Namespace{ObjectMeta: annotated()}).Ignored)
 

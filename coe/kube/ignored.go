@@ -16,7 +16,10 @@ func ignoredOfPod(in *corev1.Pod) (out coe.Ignored) {
 			out |= coe.Bandwidth
 		}
 	}
-	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation, coe.ProfilesAnnotation)
+	if value, set := in.Annotations[coe.DHCPAnnotation]; set && value != "true" {
+		out |= coe.DHCPValue
+	}
+	return out | unknownAnnotations(in.Annotations, InterfacesAnnotation, coe.ProfilesAnnotation, coe.DHCPAnnotation)
 }
 
 // ignoredOfService returns the settings of a service that are not enforced. The mapping adds those

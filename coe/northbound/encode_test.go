@@ -119,7 +119,7 @@ func (r anyEntities) node() *coe.Node {
 // the other entities.
 func sayablePod(p *coe.Pod) *coe.Pod {
 	out := *p
-	out.NodeName, out.NoNetwork, out.Reported = "", false, coe.Reported{}
+	out.NodeName, out.NoNetwork, out.Reported, out.DHCP = "", false, coe.Reported{}, true
 	out.Interfaces = slices.Clone(p.Interfaces)
 	for i := range out.Interfaces {
 		out.Interfaces[i].Addresses = atMostOne(out.Interfaces[i].Addresses)

@@ -48,7 +48,8 @@ type podInterface struct {
 // noNetwork is the network-id that OpenDaylight's watcher sends for every interface.
 const noNetwork = "00000000-0000-0000-0000-000000000000"
 
-// Pod reads an entry of pod:coe/pods.
+// Pod reads an entry of pod:coe/pods. A client may plug in anything, also a virtual machine that asks for its address, so
+// the pod has DHCP.
 func Pod(raw []byte) (*coe.Pod, error) {
 	var in pod
 	if err := json.Unmarshal(raw, &in); err != nil {
@@ -56,7 +57,7 @@ func Pod(raw []byte) (*coe.Pod, error) {
 	}
 	out := &coe.Pod{
 		UID: in.UID, Name: in.Name, Namespace: namespace(in.NetworkNS),
-		HostIP: in.HostIP.Addr, MAC: strings.ToLower(in.MAC),
+		HostIP: in.HostIP.Addr, MAC: strings.ToLower(in.MAC), DHCP: true,
 	}
 	if len(in.Profiles) > 0 {
 		out.Labels = out.Labels.WithProfiles(in.Profiles...)
@@ -201,6 +202,7 @@ type network struct {
 		To      addr         `json:"allocate-to"`
 		Gateway addr         `json:"gateway"`
 		DNS     []addr       `json:"dns-servers"`
+		DHCP    bool         `json:"coe-dhcp:dhcp"`
 	} `json:"allocation-pool"`
 }
 
@@ -216,7 +218,7 @@ func Pools(raw []byte) ([]dhcppool.Pool, error) {
 	for _, p := range in.Pools {
 		pool := dhcppool.Pool{
 			Network: in.NetworkID, Subnet: p.Subnet.Masked(),
-			From: p.From.Addr, To: p.To.Addr, Gateway: p.Gateway.Addr,
+			From: p.From.Addr, To: p.To.Addr, Gateway: p.Gateway.Addr, DHCP: p.DHCP,
 		}
 		for _, a := range p.DNS {
 			pool.DNS = append(pool.DNS, a.Addr)

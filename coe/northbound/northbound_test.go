@@ -24,7 +24,7 @@ func TestPod(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, &coe.Pod{
 		UID: "ac092d9b-e9eb-bae2-eed8-74aca2b7fa9c", Name: "web", Namespace: "default",
-		HostIP: netip.MustParseAddr("192.168.33.12"), MAC: "0a:58:00:00:00:01",
+		HostIP: netip.MustParseAddr("192.168.33.12"), MAC: "0a:58:00:00:00:01", DHCP: true,
 		Interfaces: []coe.PodInterface{{
 			UID: "7ba91a3a-f17e-2ebb-edec-3bbbea27dca7", Addresses: []netip.Addr{netip.MustParseAddr("0.147.0.7")},
 			NetworkType: "FLAT", SegmentationID: 3,
@@ -84,9 +84,10 @@ func TestNode(t *testing.T) {
 
 func TestPools(t *testing.T) {
 	pools, err := northbound.Pools([]byte(`{"network-id":"pod-namespace","allocation-pool":[{"subnet":"192.168.10.0/24",
-		"allocate-from":"192.168.10.3","allocate-to":"192.168.10.50","gateway":"192.168.10.2","dns-servers":["8.8.8.8"]}]}`))
+		"allocate-from":"192.168.10.3","allocate-to":"192.168.10.50","gateway":"192.168.10.2","dns-servers":["8.8.8.8"],"coe-dhcp:dhcp":true}]}`))
 	require.NoError(t, err)
 	require.Equal(t, []dhcppool.Pool{{
+		DHCP:    true,
 		Network: "pod-namespace", Subnet: netip.MustParsePrefix("192.168.10.0/24"),
 		From: netip.MustParseAddr("192.168.10.3"), To: netip.MustParseAddr("192.168.10.50"),
 		Gateway: netip.MustParseAddr("192.168.10.2"), DNS: []netip.Addr{netip.MustParseAddr("8.8.8.8")},

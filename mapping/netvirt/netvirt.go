@@ -175,6 +175,8 @@ type Limits struct {
 	NoGateways bool
 	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.
 	NoSCTPPorts bool
+	// NoDHCP: the backend does not decide which interfaces have DHCP, so no Interface of the mapping has it.
+	NoDHCP bool
 }
 
 // Model is a set of objects by key.

@@ -68,6 +68,7 @@ type Interface struct {
 	PodUID          string // the pod's uid
 	UID             string // the interface's uid
 	ParentInterface string // PortName(Name, PodUID): the port on the node's switch
+	DHCP            bool   // DHCP offers its addresses that are in their subnets
 }
 
 // ELANInterface attaches an Interface to an elan-instance

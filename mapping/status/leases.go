@@ -76,6 +76,7 @@ type Pool struct {
 	To      string   `json:"allocate-to,omitempty"`
 	Gateway string   `json:"gateway,omitempty"`
 	DNS     []string `json:"dns-servers,omitempty"`
+	DHCP    bool     `json:"coe-dhcp:dhcp,omitempty"`
 }
 
 // Allocations are the addresses of a subnet that pods have.

@@ -15,7 +15,7 @@ type Pools []string
 // Register adds the flag to a command.
 func (f *Pools) Register(cmd *cobra.Command) {
 	cmd.Flags().StringArrayVar((*[]string)(f), "pool", nil,
-		"addresses for pods, [NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dns=ADDR]; may be given again")
+		"addresses for pods, [NETWORK=]SUBNET[,gateway=ADDR][,from=ADDR][,to=ADDR][,dhcp][,dns=ADDR]; may be given again")
 }
 
 // Parse returns the pools.

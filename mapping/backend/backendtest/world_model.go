@@ -174,6 +174,7 @@ func (w *World) podModel(m netvirt.Model, p *pod) {
 		w.vpn(p.ns),
 		netvirt.Interface{
 			Name: name, Namespace: p.ns, Pod: p.name, PodUID: p.uid, UID: p.uid, ParentInterface: netvirt.PortName(name, p.uid),
+			DHCP: p.node != 0,
 		},
 		netvirt.ELANInterface{Name: name, Namespace: p.ns, ELAN: elan, Chassis: chassis},
 		netvirt.VPNInterface{Name: name, Namespace: p.ns, VPN: w.vpn(p.ns).Name},

@@ -170,6 +170,8 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 		if o.UID, ok = find(e.Description, "interface"); !ok {
 			o.UID = o.PodUID
 		}
+		dhcp, _ := find(e.Description, "dhcp")
+		o.DHCP = dhcp == "true"
 		objects = append(objects, o)
 		if acl, ok := interfaceACLOf(e); ok {
 			objects = append(objects, acl)

@@ -174,12 +174,15 @@ func (c *codec) encodeInterface(u unit, objects []netvirt.Object, there content)
 	return out, nil
 }
 
-// encodeIETFInterface puts the UIDs of the pod and of the interface into the description, and the
+// encodeIETFInterface puts the UIDs of the pod and of the interface into the description, whether it has DHCP, and the
 // names of its ACLs and RemoteGroups.
 func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, addresses []netvirt.MACEntry, there content) entry {
 	words := []word{{"pod", o.PodUID}}
 	if o.UID != o.PodUID {
 		words = append(words, word{"interface", o.UID})
+	}
+	if o.DHCP {
+		words = append(words, word{"dhcp", "true"})
 	}
 	e := &ietfInterface{Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface}
 	e.Pairs = addressPairs(addresses, there)

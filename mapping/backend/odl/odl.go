@@ -169,7 +169,8 @@ func (b *Backend) Close() {
 }
 
 // Limits returns the limits of this backend: aclservice cannot match ports of SCTP, and logs nothing.
-func Limits() netvirt.Limits { return netvirt.Limits{NoSCTPPorts: true, NoLogs: true} }
+// DHCP is OpenDaylight's own.
+func Limits() netvirt.Limits { return netvirt.Limits{NoSCTPPorts: true, NoLogs: true, NoDHCP: true} }
 
 // Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their
 // leaves contain what they need of other kinds (subnet, service).

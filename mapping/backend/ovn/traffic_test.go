@@ -67,7 +67,7 @@ func liveModel(isolated bool) netvirt.Model {
 		address := netip.MustParseAddr(p.address)
 		m.Add(
 			netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: uint32(70000 + n)}, s,
-			netvirt.Interface{Name: p.iface(), Namespace: p.ns, Pod: p.name, PodUID: p.uid(n), UID: p.uid(n), ParentInterface: p.port(n)},
+			netvirt.Interface{Name: p.iface(), Namespace: p.ns, Pod: p.name, PodUID: p.uid(n), UID: p.uid(n), ParentInterface: p.port(n), DHCP: true},
 			netvirt.ELANInterface{Name: p.iface(), Namespace: p.ns, ELAN: elan, Chassis: fmt.Sprintf("host%d", p.host)},
 			netvirt.MACEntry{Interface: p.iface(), Namespace: p.ns, MAC: p.mac(n).String(), Address: address},
 			netvirt.VPNInterface{Name: p.iface(), Namespace: p.ns, VPN: p.ns},

@@ -153,7 +153,10 @@ func (w *wantedRows) pod(p *corev1.Pod, node netip.Addr, chassis string) error {
 		if ip.Addr() == i.Gateways[n] || ip.Addr() == ip.Masked().Addr() {
 			return fmt.Errorf("pod %s has %s of network %s with gateway %s", name, ip.Addr(), ip.Masked(), i.Gateways[n])
 		}
-		texts, networks = append(texts, ip.Addr().String()), append(networks, ip.Masked().String())
+		texts = append(texts, ip.Addr().String())
+		if p.Annotations["coe-bridge.io/dhcp"] != "" {
+			networks = append(networks, ip.Masked().String())
+		}
 		w.block(elan, p.Namespace, ip, i.Gateways[n])
 		w.leaves(node, ip.Masked())
 	}

@@ -43,7 +43,7 @@ func TestPodRows(t *testing.T) {
 	address, network := netip.MustParseAddr("10.11.2.28"), netip.MustParsePrefix("10.11.2.0/24")
 	m := netvirt.Model{}
 	m.Add(
-		netvirt.Interface{Name: name, Namespace: "default", Pod: "busybox1", PodUID: "pod-uid", UID: "uid", ParentInterface: "tap"},
+		netvirt.Interface{Name: name, Namespace: "default", Pod: "busybox1", PodUID: "pod-uid", UID: "uid", ParentInterface: "tap", DHCP: true},
 		netvirt.ELANInterface{Name: name, Namespace: "default", ELAN: elan, Chassis: "node1"},
 		netvirt.MACEntry{Interface: name, Namespace: "default", MAC: "0a:58:0a:0b:02:1c", Address: address},
 		netvirt.VPNInterface{Name: name, Namespace: "default", VPN: "default"},
@@ -64,7 +64,7 @@ func TestPodRows(t *testing.T) {
 		ExternalIDs: map[string]string{
 			"coe-bridge/owner": "owner", "coe-bridge/kind": "interface", "coe-bridge/name": name,
 			"coe-bridge/namespace": "default", "coe-bridge/pod": "busybox1", "coe-bridge/pod-uid": "pod-uid",
-			"coe-bridge/interface-uid": "uid", "coe-bridge/parent-interface": "tap",
+			"coe-bridge/interface-uid": "uid", "coe-bridge/parent-interface": "tap", "coe-bridge/dhcp": "true",
 			"coe-bridge/elan": elan, "coe-bridge/chassis": "node1", "coe-bridge/vpn": "default",
 			"coe-bridge/static-mac-entry/10.11.2.28": "0a:58:0a:0b:02:1c",
 			"coe-bridge/adjacency/10.11.2.28":        "0a:58:0a:0b:02:1c 10.11.2.0/24 10.11.2.1 " + elan,
@@ -73,6 +73,12 @@ func TestPodRows(t *testing.T) {
 	want := Northbound.NewRowSet()
 	want.Link(nb.LogicalSwitchTable, testCodec.switchUUID(elan), "ports", uuid)
 	require.Equal(t, want.Links, set.Links)
+
+	without := m[k].(netvirt.Interface)
+	without.DHCP = false
+	m.Add(without)
+	row := testCodec.Encode(k, m, func(k netvirt.Key) netvirt.Object { return m[k] }).Rows[0].Value.(*nb.LogicalSwitchPort)
+	require.Nil(t, row.Dhcpv4Options, "without DHCP")
 }
 
 // TestPlacesOfServices: a service has a load balancer for each distinct set of endpoints, and one for

@@ -35,6 +35,7 @@ const (
 	idPodUID     = "coe-bridge/pod-uid"
 	idUID        = "coe-bridge/interface-uid"
 	idParent     = "coe-bridge/parent-interface"
+	idDHCP       = "coe-bridge/dhcp"
 	idChassis    = "coe-bridge/chassis"
 	idService    = "coe-bridge/service"
 	idAffinity   = "coe-bridge/affinity"

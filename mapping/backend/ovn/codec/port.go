@@ -51,7 +51,9 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 		lsp.Options["requested-chassis"] = p.elan.Chassis
 	}
 	for _, a := range p.adjacencies {
-		c.dhcp(lsp, a)
+		if p.DHCP {
+			c.dhcp(lsp, a)
+		}
 		if !a.Network.Contains(a.Address) {
 			c.hostRoute(set, k, p.vpn.VPN, a, look)
 		}
@@ -124,7 +126,7 @@ func (p port) addresses() []string {
 // portIDs returns external_ids with all fields of the port's objects.
 func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	ids := c.mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
-		idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
+		idDHCP, flag(p.DHCP), idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
 	for _, e := range p.entries {
 		ids[idMACEntry+e.Address.String()] = e.MAC
 	}
@@ -154,6 +156,7 @@ func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	objects := []netvirt.Object{
 		netvirt.Interface{
 			Name: k.Name, Namespace: namespace, Pod: ids[idPod], PodUID: ids[idPodUID], UID: ids[idUID], ParentInterface: ids[idParent],
+			DHCP: ids[idDHCP] != "",
 		},
 		netvirt.ELANInterface{Name: k.Name, Namespace: namespace, ELAN: ids[idELAN], Chassis: ids[idChassis]},
 	}
