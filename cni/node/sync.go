@@ -269,4 +269,3 @@ func (n *Node) Cleanup(ctx context.Context) error {
 	}
 	return nil
 }
-
