@@ -19,13 +19,10 @@ import (
 // Backend is the interface that the suite tests.
 type Backend = reconcile.Backend
 
-// Seeds is the number of random walks of each kind in Run.
-const Seeds = 6
-
 const walkSteps = 40
 
 // Run runs the suite. create must return an empty backend.
-func Run(t *testing.T, create func(t *testing.T) Backend) { RunWalks(t, Seeds, create) }
+func Run(t *testing.T, create func(t *testing.T) Backend) { RunWalks(t, seeds, create) }
 
 // RunWalks is Run with another number of random walks, for slow backends.
 func RunWalks(t *testing.T, seeds int, create func(t *testing.T) Backend) {
