@@ -171,6 +171,14 @@ func (b *Bridge) egressIPsTree() ([]byte, error) {
 	return marshal("coe-status:egress-ips", all)
 }
 
+func (b *Bridge) servicesTree() ([]byte, error) {
+	all := status.ServicesOf(b.store, b.settingsOf(b.role.Load()))
+	if len(all.Services) == 0 {
+		return nil, nil
+	}
+	return marshal("coe-status:services", all)
+}
+
 // allocationsTree has the leased addresses of each pool.
 func (b *Bridge) allocationsTree() ([]byte, error) {
 	pools := status.AllocationsOf(b.store)

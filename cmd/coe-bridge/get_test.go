@@ -120,9 +120,9 @@ func TestGet(t *testing.T) {
 			default web 8f2a6d5e-0000-4000-8000-000000000001 192.168.33.12 10.11.2.2 restconf confirmed
 			shop api 8f2a6d5e-0000-4000-8000-000000000002 192.168.33.13 10.11.2.10,7.7.7.7 restconf confirmed
 			`,
-		"services": `NAMESPACE NAME UID ADDRESS ENDPOINTS PROBLEM
-			default - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 tcp 5.21.5.0 - NoEndpoint
-			default web 8f2a6d5e-0000-4000-8000-00000000000a tcp 10.96.0.2:80 10.11.2.2:8080 -
+		"services": `NAMESPACE NAME UID CLUSTER ADDRESS NODE PORTS OTHER ADDRESSES POLICY READY PROBLEM
+			default - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 5.21.5.0 tcp - - - 0 NoEndpoint
+			default web 8f2a6d5e-0000-4000-8000-00000000000a 10.96.0.2 80/tcp - - - 1 -
 			`,
 		"pools": `NETWORK SUBNET FROM TO GATEWAY IN USE
 			default 10.11.2.0/24 - - - 2

@@ -3,8 +3,10 @@ package remote
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
@@ -45,17 +47,37 @@ type endpoint struct {
 
 // shownService is a service in coe-bridge get services.
 type shownService struct {
-	Namespace string       `json:"namespace"`
-	Name      string       `json:"name"`
-	UID       string       `json:"uid"`
-	VIPs      []vip        `json:"vips"`
-	Problems  []coe.Reason `json:"problems,omitempty"`
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	UID       string `json:"uid"`
+	VIPs      []vip  `json:"vips"`
+	// Ready and Draining count endpoints. Policy and Exposed are about clients outside.
+	Ready    int            `json:"readyEndpoints"`
+	Draining int            `json:"drainingEndpoints,omitempty"`
+	Policy   string         `json:"externalTrafficPolicy,omitempty"`
+	Exposed  []shownExposed `json:"exposed"`
+	Problems []coe.Reason   `json:"problems,omitempty"`
+
+	cluster []netip.Addr // its addresses inside the cluster
+}
+
+// shownExposed is a port at which clients outside reach a service; see status.Exposed.
+type shownExposed struct {
+	Way         string         `json:"way"`
+	Address     netip.Addr     `json:"address,omitzero"`
+	Protocol    string         `json:"protocol"`
+	Port        uint16         `json:"port"`
+	ServicePort uint16         `json:"servicePort"`
+	Restricted  bool           `json:"restricted,omitempty"`
+	Sources     []netip.Prefix `json:"sourceRanges,omitempty"`
+	Nodes       []netip.Addr   `json:"nodes,omitempty"`
 }
 
 func readServices(ctx context.Context, c *client.Client) (output.Table, any, error) {
 	var (
 		all    services
 		mapped mappedServices
+		reach  status.Services
 		st     status.Status
 	)
 	if err := c.Get(ctx, client.Wanted, "service:service-information", &all); err != nil {
@@ -64,31 +86,42 @@ func readServices(ctx context.Context, c *client.Client) (output.Table, any, err
 	if err := c.Get(ctx, client.Wanted, "coe-netvirt:services", &mapped); err != nil {
 		return output.Table{}, nil, err
 	}
+	if err := c.Get(ctx, client.Confirmed, "coe-status:services", &reach); err != nil {
+		return output.Table{}, nil, err
+	}
 	if err := c.Get(ctx, client.Confirmed, "coe-status:status", &st); err != nil {
 		return output.Table{}, nil, err
 	}
 	t := output.Table{
-		Columns: []string{"NAMESPACE", "NAME", "UID", "ADDRESS", "ENDPOINTS", "PROBLEM"},
+		Columns: []string{"NAMESPACE", "NAME", "UID", "CLUSTER ADDRESS", "NODE PORTS", "OTHER ADDRESSES", "POLICY", "READY", "PROBLEM"},
 		Empty:   "no services; create some with coe-bridge apply -f FILE",
 	}
-	shown := showServices(all, mapped, reasons(&st))
+	shown := showServices(all, mapped, reach, reasons(&st))
 	for _, s := range shown {
-		t.Rows = append(t.Rows, s.rows()...)
+		t.Rows = append(t.Rows, s.row())
 	}
 	return t, shown, nil
 }
 
-func showServices(all services, mapped mappedServices, problems map[string][]coe.Reason) []shownService {
-	vips := map[string][]vip{}
+func showServices(all services, mapped mappedServices, reach status.Services, problems map[string][]coe.Reason) []shownService {
+	vips, reached := map[string][]vip{}, map[string]status.Service{}
 	for _, m := range mapped.List {
 		vips[m.UID] = m.VIPs
 	}
+	for _, r := range reach.Services {
+		reached[r.UID] = r
+	}
 	shown := []shownService{}
 	for _, s := range all.List {
-		shown = append(shown, shownService{
-			Namespace: entrykind.Namespace(s.Namespace), Name: s.Name, UID: s.UID,
-			VIPs: output.Listed(vips[s.UID]), Problems: problems[s.UID],
-		})
+		r := reached[s.UID]
+		one := shownService{
+			Namespace: entrykind.Namespace(s.Namespace), Name: s.Name, UID: s.UID, VIPs: output.Listed(vips[s.UID]),
+			Ready: r.Ready, Draining: r.Draining, Policy: r.Policy, Exposed: []shownExposed{}, Problems: problems[s.UID], cluster: r.Cluster,
+		}
+		for _, e := range r.Exposed {
+			one.Exposed = append(one.Exposed, shownExposed(e))
+		}
+		shown = append(shown, one)
 	}
 	slices.SortFunc(shown, func(a, b shownService) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
@@ -96,27 +129,71 @@ func showServices(all services, mapped mappedServices, problems map[string][]coe
 	return shown
 }
 
-// rows returns a row for each address and port, or one row for a service without any.
-func (s shownService) rows() [][]string {
-	var problems []string
+// row returns the row of a service. Ports of an address follow the address. Other addresses are those at which clients
+// outside reach the service: external addresses, load balancer addresses, and gateways.
+func (s *shownService) row() []string {
+	var inside, outside addresses
+	for _, v := range s.VIPs {
+		addr, err := netip.ParseAddr(v.Address)
+		switch {
+		case err != nil:
+		case slices.Contains(s.cluster, addr):
+			inside.add(addr, "", v.Port, v.Protocol)
+		case !slices.ContainsFunc(s.Exposed, func(e shownExposed) bool { return e.Address == addr }):
+			outside.add(addr, " (pods only)", v.Port, v.Protocol)
+		}
+	}
+	var nodePorts, problems []string
+	for _, e := range s.Exposed {
+		note := ""
+		switch {
+		case e.Way == status.ByNodePort:
+			nodePorts = append(nodePorts, fmt.Sprintf("%d/%s", e.Port, e.Protocol))
+			continue
+		case e.Way == status.ByGateway:
+			note = " (gateway)"
+		case e.Restricted:
+			note = " (restricted)"
+		}
+		outside.add(e.Address, note, e.Port, e.Protocol)
+	}
 	for _, reason := range s.Problems {
 		problems = append(problems, string(reason))
 	}
-	row := func(address, endpoints string) []string {
-		return []string{s.Namespace, s.Name, s.UID, address, endpoints, strings.Join(problems, ",")}
+	return []string{
+		s.Namespace, s.Name, s.UID, inside.String(), strings.Join(nodePorts, ","), outside.String(), s.Policy, strconv.Itoa(s.Ready), strings.Join(problems, ","),
 	}
-	if len(s.VIPs) == 0 {
-		return [][]string{row("", "")}
+}
+
+// addresses are addresses with their ports, in the order in which they were added.
+type addresses struct {
+	order []netip.Addr
+	ports map[netip.Addr][]string
+	notes map[netip.Addr]string
+}
+
+// add adds a port, 0 for all ports of the address.
+func (a *addresses) add(at netip.Addr, note string, port uint16, protocol string) {
+	if a.ports == nil {
+		a.ports, a.notes = map[netip.Addr][]string{}, map[netip.Addr]string{}
 	}
-	var rows [][]string
-	for _, v := range s.VIPs {
-		var endpoints []string
-		for _, e := range v.Endpoints {
-			endpoints = append(endpoints, hostPort(e.Address, e.Port))
-		}
-		rows = append(rows, row(v.Protocol+" "+hostPort(v.Address, v.Port), strings.Join(endpoints, ",")))
+	if _, known := a.ports[at]; !known {
+		a.order = append(a.order, at)
 	}
-	return rows
+	text := protocol
+	if port != 0 {
+		text = fmt.Sprintf("%d/%s", port, protocol)
+	}
+	a.ports[at], a.notes[at] = append(a.ports[at], text), note
+}
+
+// String returns the addresses as text.
+func (a *addresses) String() string {
+	texts := make([]string, len(a.order))
+	for i, at := range a.order {
+		texts[i] = at.String() + " " + strings.Join(a.ports[at], ",") + a.notes[at]
+	}
+	return strings.Join(texts, "; ")
 }
 
 // within counts the addresses of services in a subnet.
@@ -134,12 +211,4 @@ func (m mappedServices) within(subnet string) int {
 		}
 	}
 	return len(addresses)
-}
-
-func hostPort(address string, port uint16) string {
-	addr, err := netip.ParseAddr(address)
-	if port == 0 || err != nil {
-		return address
-	}
-	return netip.AddrPortFrom(addr, port).String()
 }
