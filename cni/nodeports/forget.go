@@ -1,7 +1,9 @@
 package nodeports
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -37,17 +39,30 @@ func (t *Table) forget() error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
-	if err := t.family.forget(t.cfg.Netns, t.isStale); err != nil {
+	if err := t.family.forget(t.cfg.Netns, t.changedTuples(), t.isStale); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
 	return nil
 }
 
+// changedTuples names the connections of ports that have changed.
+func (t *Table) changedTuples() []tuple {
+	all := map[tuple]bool{}
+	for at := range t.unforgotten {
+		all[tuple{protocol: at.protocol, port: at.number}] = true
+	}
+	if t.unforgotten == nil || len(all) > maxTuples {
+		return []tuple{{protocol: unix.IPPROTO_UDP}}
+	}
+	return slices.Collect(maps.Keys(all))
+}
+
 // ForgetOthers deletes the kernel's connections of others than the node's programs whose source was
 // translated to an address. Their next packets begin them again, by the rules of now.
 func ForgetOthers(ns netns.NsHandle, source netip.Addr) error {
-	if err := ipv4.forget(ns, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
+	of := []tuple{{reply: true, to: source}}
+	if err := ipv4.forget(ns, of, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
 		return fmt.Errorf("forget the connections of others with source %s: %w", source, err)
 	}
 	return nil
@@ -65,7 +80,13 @@ func ForgetConnections(ns netns.NsHandle, all map[Connection]bool) error {
 		addr, _ := netip.AddrFromSlice(ip)
 		return netip.AddrPortFrom(addr.Unmap(), port)
 	}
-	err := ipv4.forget(ns, func(f *netlink.ConntrackFlow, _ addresses) bool {
+	var tuples []tuple
+	for c := range all {
+		tuples = append(tuples, tuple{
+			reply: true, protocol: c.Protocol, source: c.To.Addr(), sourcePort: c.To.Port(), to: c.From.Addr(), port: c.From.Port(),
+		})
+	}
+	err := ipv4.forget(ns, tuples, func(f *netlink.ConntrackFlow, _ addresses) bool {
 		return f.Zone == 0 && all[Connection{at(f.Reverse.DstIP, f.Reverse.DstPort), at(f.Reverse.SrcIP, f.Reverse.SrcPort), f.Forward.Protocol}]
 	})
 	if err != nil {
@@ -85,30 +106,34 @@ func (own addresses) has(ip net.IP) bool {
 	return slices.ContainsFunc(own, func(a netlink.Addr) bool { return a.IP.Equal(ip) })
 }
 
-// filter implements netlink.CustomConntrackFilter.
-type filter func(*netlink.ConntrackFlow) bool
-
-var _ netlink.CustomConntrackFilter = filter(nil)
-
-// MatchConntrackFlow implements netlink.CustomConntrackFilter.
-func (m filter) MatchConntrackFlow(f *netlink.ConntrackFlow) bool { return m(f) }
-
-// forget deletes the connections of a network namespace that match.
-func (f *family) forget(ns netns.NsHandle, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
-	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_NETFILTER)
+// forget deletes the connections of a network namespace that tuples name and that match.
+func (f *family) forget(ns netns.NsHandle, tuples []tuple, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
+	own, err := f.ownAddresses(ns)
 	if err != nil {
 		return err
+	}
+	k, err := f.tracker(ns)
+	if err != nil {
+		return err
+	}
+	defer k.close()
+	all, err := k.list(tuples)
+	for i := range all {
+		if matches(&all[i].ConntrackFlow, own) {
+			err = errors.Join(err, k.remove(&all[i]))
+		}
+	}
+	return err
+}
+
+// ownAddresses returns the addresses of a node.
+func (f *family) ownAddresses(ns netns.NsHandle) (addresses, error) {
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
 	}
 	defer h.Close()
-	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, f.number) })
-	if err != nil {
-		return err
-	}
-	_, err = links.Dump(func() (none []struct{}, err error) {
-		_, err = h.ConntrackDeleteFilters(netlink.ConntrackTable, netlink.InetFamily(f.number), filter(func(f *netlink.ConntrackFlow) bool { return matches(f, own) }))
-		return none, err
-	})
-	return err
+	return links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, f.number) })
 }
 
 // isStale reports whether a connection is one of UDP to a port that does not lead to a target of the port, or

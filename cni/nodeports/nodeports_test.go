@@ -906,3 +906,31 @@ func BenchmarkRead(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkForget is a changed endpoint of a UDP port, on a node with many connections of others.
+func BenchmarkForget(b *testing.B) {
+	for _, n := range []int{0, 100_000} {
+		ns := namespace(b)
+		h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
+		require.NoError(b, err)
+		for i := range n {
+			client, server := net.IPv4(10, 1, byte(i>>16), byte(i>>8)).To4(), net.IPv4(10, 2, 0, byte(i)).To4()
+			flow := &netlink.ConntrackFlow{
+				FamilyType: unix.AF_INET, TimeOut: 3600,
+				Forward: netlink.IPTuple{SrcIP: client, DstIP: server, Protocol: unix.IPPROTO_UDP, SrcPort: 1000, DstPort: 53},
+				Reverse: netlink.IPTuple{SrcIP: server, DstIP: client, Protocol: unix.IPPROTO_UDP, SrcPort: 53, DstPort: 1000},
+			}
+			require.NoError(b, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow))
+		}
+		h.Close()
+		table, port := nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"}), cluster("udp", 30053)
+		b.Run(fmt.Sprint(n, " connections of others"), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				port.Endpoints = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(i % 2)}), 8080)}
+				table.Put(port)
+				_, err := table.Sync(place, nodeports.Hosts{}, nil)
+				require.NoError(b, err)
+			}
+		})
+	}
+}
