@@ -21,8 +21,10 @@ const (
 	// unfitFor is how long a node gets no address again for which it is unfit. prepareFor is how long it may prepare one.
 	unfitFor   = time.Minute
 	prepareFor = 10 * time.Second
-	// linger is how long a port stays after all hosts lead packets to another one. Open vSwitch uses its cached flows for up
-	// to half a second more.
+	// settle is how long Open vSwitch uses cached flows after all hosts follow, on a machine that is busy. Until then some
+	// packets leave by the former node, and only there answers find their connection. linger is how long the port of the former
+	// node stays.
+	settle = 500 * time.Millisecond
 	linger = time.Second
 	// agentGone is how long the agent of a holder may be silent until that is a problem. It may restart meanwhile.
 	agentGone = time.Minute
@@ -294,7 +296,7 @@ func (d *decision) begin(e *coe.EgressIP) {
 
 // takeOver gives the address to the node by which the pods leave, once no packet leaves by the former one.
 func (d *decision) takeOver(e *coe.EgressIP) {
-	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && (!d.peers[e.Host()].answers(d.now) || !d.gives(e.Hosts[e.Owner-1]) || !d.inForce(e)) {
+	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && (!d.peers[e.Host()].answers(d.now) || !d.gives(e.Hosts[e.Owner-1]) || !d.followed(e, settle)) {
 		d.waits = true
 		return
 	}
@@ -328,7 +330,7 @@ func (d *decision) move(e *coe.EgressIP) {
 		d.waits = true
 	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.tooSlow(e, e.Hosts[to]):
 		// Packets can still come in by its port, if it has been the active one.
-		if d.waits = !d.inForce(e) || !d.lasts("lingers", e, e.Hosts[to], linger); !d.waits {
+		if d.waits = !d.followed(e, linger); !d.waits {
 			e.Hosts[to] = netip.Addr{}
 		}
 	case !d.acknowledged(e, e.Hosts[to]):
@@ -370,13 +372,28 @@ func (d *decision) homeless(e *coe.EgressIP, then string) {
 
 // lasts reports whether a state of an EgressIP and a node has lasted for a time. The state must be asked for in each decision.
 func (d *decision) lasts(state string, e *coe.EgressIP, node netip.Addr, long time.Duration) bool {
-	key := state + " " + e.Name + " " + node.String()
-	began, found := d.since[key]
+	of := key(state, e, node)
+	began, found := d.since[of]
 	if !found {
 		began = d.now
 	}
-	d.lasting[key] = began
+	d.lasting[of] = began
 	return d.now.Sub(began) >= long
+}
+
+// followed reports whether all hosts have led the packets of an EgressIP to its node for a time. It must be asked for in
+// each decision. The network is not asked again once they do.
+func (d *decision) followed(e *coe.EgressIP, long time.Duration) bool {
+	const state = "follows"
+	if _, known := d.since[key(state, e, e.Host())]; !known && !d.inForce(e) {
+		return false
+	}
+	return d.lasts(state, e, e.Host(), long)
+}
+
+// key identifies a state of an EgressIP and a node.
+func key(state string, e *coe.EgressIP, node netip.Addr) string {
+	return state + " " + e.Name + " " + node.String()
 }
 
 // tooSlow reports whether a node has prepared an address for too long.
@@ -417,8 +434,8 @@ func (d *decision) acknowledged(e *coe.EgressIP, node netip.Addr) bool {
 	switch {
 	case place == nil || p == nil:
 		return false
-	case p.version == place.Version:
-		return true
+	case p.applied == "": // an agent of an earlier version
+		return p.version == place.Version
 	}
 	return p.applied == place.Version && !slices.ContainsFunc(place.Addresses, func(a Address) bool {
 		return a.Number == e.Number && slices.Contains(p.missing, a.Name)

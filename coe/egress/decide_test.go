@@ -72,12 +72,12 @@ func (w *world) pass(d time.Duration) {
 				p.heard, p.misses = w.now, 0
 				if !w.deaf[addr] {
 					p.answered, p.version = w.now, w.set.Place(addr).Version
-					p.applied, p.missing = "", nil
-					if w.confused[addr] || w.broken[addr] > 0 {
-						p.version = "another"
+					p.applied, p.missing = p.version, nil
+					if w.confused[addr] {
+						p.applied, p.version = "another", "another"
 					}
 					if number := w.broken[addr]; number > 0 {
-						p.applied, p.missing = w.set.Place(addr).Version, []string{netvirt.EgressPortName(number, 0), netvirt.EgressPortName(number, 1)}
+						p.missing = []string{netvirt.EgressPortName(number, 0), netvirt.EgressPortName(number, 1)}
 					}
 				}
 			}
@@ -151,6 +151,8 @@ func TestPlannedMove(t *testing.T) {
 			w.happens(time.Second, byA, fromAToB)
 			w.happens(time.Minute, fromAToB)
 			w.inForceNow = true
+			w.happens(interval, fromAToB)
+			w.inForceNow = false // the network is not asked again
 			w.happens(interval, byB)
 			require.Contains(t, w.set.EgressIPs[0].Hosts, nodeA, "a switch can use old flows")
 			w.happens(2*time.Second, byB)

@@ -143,10 +143,12 @@ func (k *Keeper) Run(ctx context.Context) {
 
 // step makes the next step of each EgressIP. again is when to look again without being woken; 0 for never.
 func (k *Keeper) step(ctx context.Context) (again time.Duration, err error) {
-	if k.stale {
-		if err := k.Load(ctx); err != nil {
-			return 0, err
+	if k.stale { // the Set stays: another program may have changed the records
+		records, err := k.cfg.Journal.Load(ctx)
+		if err != nil {
+			return 0, fmt.Errorf("load egress addresses: %w", err)
 		}
+		k.records, k.stale = records, false
 	}
 	k.compare(ctx)
 	k.cfg.Metrics.hold(k.set.EgressIPs, k.isDead)
@@ -202,7 +204,7 @@ func (k *Keeper) compare(ctx context.Context) {
 	k.compared = time.Now()
 	switch {
 	case err != nil:
-		k.cfg.Log.Debug("could not compare the records of EgressIPs", "err", err)
+		k.cfg.Log.Warn("could not compare the records of EgressIPs; trying again", "err", err, "in", compareEvery)
 	case !maps.EqualFunc(records, k.records, bytes.Equal):
 		k.cfg.Log.Warn("another program has changed records of EgressIPs; they are written again")
 		k.records = records
@@ -298,11 +300,11 @@ func (k *Keeper) commit(ctx context.Context, s Set, listed bool) error {
 			deletes = append(deletes, name)
 		}
 	}
-	if len(puts)+len(deletes) == 0 {
+	if len(puts)+len(deletes) == 0 && maps.EqualFunc(k.set.encode(), s.encode(), bytes.Equal) {
 		return nil
 	}
 	if err := k.write(ctx, puts, deletes); err != nil {
-		k.stale = true // the changes may have been made
+		k.stale = true // the changes may have been made: then the next call finds them in the records, and only follows
 		return err
 	}
 	k.noteMoves(s)

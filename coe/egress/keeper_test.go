@@ -313,6 +313,28 @@ func TestJournalFails(t *testing.T) {
 	})
 }
 
+// A commit can fail although its changes were made. The Set follows all the same.
+func TestJournalFailsDuringAMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.list(shop)
+		pass(time.Minute)
+		first := k.host()
+		breaks := func(is bool) {
+			k.journal.mu.Lock()
+			defer k.journal.mu.Unlock()
+			k.journal.broken = is
+		}
+		breaks(true)
+		k.cordon(first, true)
+		pass(3 * time.Second)
+		breaks(false)
+		pass(time.Minute)
+		require.NotEqual(t, first, k.host())
+	})
+}
+
 func TestUnsupported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := newKept(t, map[string][]byte{})
