@@ -25,6 +25,9 @@ type ExposedPort struct {
 	Sources    []netip.Prefix `json:"sources,omitempty"`
 	// Local: clients reach only Endpoints of the node that they ask.
 	Local bool `json:"local,omitempty"`
+	// Refuses: the port is local and has no endpoint on any node, so nodes refuse clients. Otherwise clients wait for an
+	// endpoint on the node that they ask.
+	Refuses bool `json:"refuses,omitempty"`
 	// Sticky: a client keeps its endpoint of Endpoints or Direct.
 	Sticky bool `json:"sticky,omitempty"`
 	// Endpoints are the endpoints that are pods, by node; only if Local.

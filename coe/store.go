@@ -399,6 +399,23 @@ func (s *Store) countHosting(p *Pod, by int) {
 	}
 }
 
+// exhausted reports whether a node can lack an address of which host ports need one.
+func (s *Store) exhausted() bool {
+	if s.networks == nil || len(s.networks.HostPorts) == 0 || len(s.hosting) == 0 {
+		return false
+	}
+	taken, most := uint32(0), s.networks.Nodes.Numbers()
+	for _, fact := range s.numbers {
+		if fact.Number != 0 {
+			taken++
+		}
+		if fact.Number > most {
+			return true
+		}
+	}
+	return taken >= most
+}
+
 func countOne(counts map[string]int, of string, by int) {
 	counts[of] += by
 	if counts[of] == 0 {

@@ -114,12 +114,23 @@ func TestStoreMarksHostPorts(t *testing.T) {
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "u2", Namespace: "plain"})
 	})
 	r.take()
-	for _, change := range []func(*coe.Tx){
-		func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) },
-		func(tx *coe.Tx) { tx.SetNetworks(&coe.Networks{}) },
+	networks := func(prefix string) *coe.Networks {
+		return &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix(prefix)}, HostPorts: []coe.PortRange{{First: 80, Last: 80}}}
+	}
+	for i, c := range []struct {
+		change func(*coe.Tx)
+		marks  bool
+	}{
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.96.0.0/16")) }, false},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) }, false},
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.96.0.0/29")) }, true}, // for one node
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 2}) }, true},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) }, true},
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.96.0.0/16")) }, true},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) }, false},
 	} {
-		s.Update(change)
-		require.Equal(t, []coe.Changed{{Namespaces: []string{"hosting"}}}, r.take())
+		s.Update(c.change)
+		require.Equal(t, c.marks, len(r.take()) > 0, i)
 	}
 	require.Equal(t, uint32(1), s.View("hosting").Numbers[node1].Number)
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "u1") })

@@ -384,21 +384,24 @@ func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
 		numbers = map[netip.Addr]*NodeFact{}
 	}
 	change(numbers)
-	tx.store.numbers = numbers
-	tx.markHosting()
+	tx.withNumbers(func() { tx.store.numbers = numbers })
 }
 
-// markHosting marks the namespaces of pods with host ports.
-func (tx *Tx) markHosting() {
-	for ns := range tx.store.hosting {
-		tx.dirty[ns] = true
+// withNumbers changes the numbers of nodes, or their range. It marks the namespaces of pods with host ports if the range
+// is or was exhausted: their node can lack an address.
+func (tx *Tx) withNumbers(change func()) {
+	before := tx.store.exhausted()
+	change()
+	if before || tx.store.exhausted() {
+		for ns := range tx.store.hosting {
+			tx.dirty[ns] = true
+		}
 	}
 }
 
 // SetNetworks sets what was chosen for the cluster; nil deletes it.
 func (tx *Tx) SetNetworks(n *Networks) {
-	tx.store.networks = n
-	tx.markHosting()
+	tx.withNumbers(func() { tx.store.networks = n })
 }
 
 // SetMisaddressed replaces the problems of nodes whose address has another use.

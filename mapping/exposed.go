@@ -52,17 +52,27 @@ type Exposure struct {
 }
 
 // Exposures returns the ports on which nodes lead to the services of a namespace, in the order of ExposedPorts.
-func Exposures(v coe.View, s Settings) (all []Exposure) {
+func Exposures(v coe.View, s Settings) []Exposure {
 	b := newBuilder(v, s, &mapped{}, nil)
 	b.pods = addressesOf(v.Leases)
-	targets := b.acceptedTargets()
+	return b.allExposures(b.acceptedTargets())
+}
+
+// allExposures returns the ports of services with targets.
+func (b *builder) allExposures(targets map[*coe.Service][]target) (all []Exposure) {
+	var (
+		service *coe.Service // that of is about
+		of      exposedTargets
+	)
 	for _, e := range b.exposures() {
 		accepted, found := targets[e.service]
 		if !found || e.health {
 			continue
 		}
-		port := b.exposedPort(e, b.exposedTargets(e.service, accepted))
-		all = append(all, Exposure{ExposedPort: port, Service: e.service, All: b.sortedEndpoints(e, accepted)})
+		if e.service != service {
+			service, of = e.service, b.exposedTargets(e.service, accepted)
+		}
+		all = append(all, Exposure{ExposedPort: b.exposedPort(e, of), Service: e.service, All: b.sortedEndpoints(e, accepted)})
 	}
 	return all
 }
@@ -126,8 +136,12 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
-	if p.Local = b.waits(e, of); p.Local {
+	if p.Local = e.service.Local; p.Local {
+		if _, known := of.local[e.port]; !known {
+			of.local[e.port] = b.endpointsByNode(e, of.byNode)
+		}
 		p.Endpoints = of.local[e.port]
+		p.Refuses = len(p.Endpoints) == 0 && len(b.sortedEndpoints(e, of.all)) == 0
 	} else {
 		if _, known := of.direct[e.port]; !known {
 			of.direct[e.port] = b.directEndpoints(e, of)
@@ -136,19 +150,6 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	}
 	p.Sticky = e.service.Affinity != 0 && (p.Local || len(p.Direct) > 0)
 	return p
-}
-
-// waits reports whether clients wait for an endpoint on the node that they ask, if it has none: the policy is Local, and
-// the port has an endpoint somewhere. A port without any endpoint leads to the cluster address, where connections
-// are refused. kube-proxy does the same. It notes the endpoints of the port.
-func (b *builder) waits(e exposure, of exposedTargets) bool {
-	if !e.service.Local {
-		return false
-	}
-	if _, known := of.local[e.port]; !known {
-		of.local[e.port] = b.endpointsByNode(e, of.byNode)
-	}
-	return len(of.local[e.port]) > 0 || len(b.sortedEndpoints(e, of.all)) > 0
 }
 
 // directEndpoints returns the IPv4 endpoints of a port to which nodes lead clients themselves. There are none if an

@@ -79,12 +79,28 @@ func TestExposedPorts(t *testing.T) {
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "clients wait: there is an endpoint elsewhere")
 
 	v.Endpoints[0].Ports = v.Endpoints[0].Ports[:1]
-	dns = coe.ExposedPort{Protocol: "udp", Port: 30053, Namespace: v.Namespace, To: dns.To}
-	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "OVN refuses connections to a port without any endpoint")
+	dns.Refuses = true
+	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "a port without any endpoint")
 
 	v.Endpoints = nil
-	web = coe.ExposedPort{Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: web.To}
+	web.Refuses = true
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()))
+}
+
+// Reaches says where a service is reached, with the gateways that lead to its node ports.
+func TestReaches(t *testing.T) {
+	v := exposedView(func(s *coe.Service) { s.Local = true })
+	v.Gateways = []*coe.Gateway{{Node: node1, Chassis: "c", Address: netip.MustParsePrefix("192.0.2.1/24"), NextHop: netip.MustParseAddr("192.0.2.254"), Services: true}}
+	all := mapping.Reaches(v, exposing())
+	require.Len(t, all, 1)
+	require.Equal(t, []netip.Addr{netip.MustParseAddr("fd00:96::1"), netip.MustParseAddr("10.96.0.20")}, all[0].Cluster)
+	require.Equal(t, []uint16{30080, 30053}, []uint16{all[0].Exposed[0].Port, all[0].Exposed[1].Port})
+	require.Equal(t, v.Gateways, all[0].Gateways)
+	require.Equal(t, []int{2, 1}, []int{all[0].Ready, all[0].Draining})
+
+	all = mapping.Reaches(v, settings)
+	require.Empty(t, all[0].Exposed, "nodes answer on none")
+	require.Empty(t, all[0].Gateways)
 }
 
 // External addresses are exposed by the ports that the namespace has claimed, in the order of the services.

@@ -45,7 +45,7 @@ func (b *builder) notEnforcedOfPods() {
 			ignored |= coe.HostPort
 		case len(p.HostPorts) > 0 && !p.NoNetwork && b.Networks != nil && b.Nodes[p.HostIP] != nil:
 			if _, lacks := numbers().of(p.HostIP); lacks != "" {
-				b.unenforced("pod", p.UID, p.Name, "hostPort is not served: --node-network has no free address for "+lacks)
+				b.unenforced("pod", p.UID, p.Name, "hostPort is not served: the node has no edge address, because --node-network is full; use a larger range, or remove nodes")
 			}
 		}
 		if ignored != 0 && !p.NoNetwork {

@@ -109,7 +109,6 @@ func TestPolicyCheck(t *testing.T) {
 	}
 }
 
-// The answer is denied if one family is denied.
 // A pod that an EgressIP selects leaves the cluster with its address. The oldest EgressIP has the pod.
 func TestPolicyCheckEgressIP(t *testing.T) {
 	const ips = `---
@@ -145,6 +144,7 @@ func TestPolicyCheckEgressIP(t *testing.T) {
 	require.ErrorContains(t, err, "EgressIP two: spec.egressIPs: Invalid value")
 }
 
+// The answer is denied if one family is denied.
 func TestPolicyCheckFamilies(t *testing.T) {
 	out, err := run(t, `---
 {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: v6, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: "fd00::/64"}}]}]}}

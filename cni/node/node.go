@@ -87,7 +87,7 @@ type Node struct {
 	well    bool
 	failing time.Time
 	// failure, portsFailure, answersFailure, forgetFailure and withoutIPv6 were logged last.
-	failure, portsFailure, answersFailure, forgetFailure, withoutIPv6 string
+	failure, waysFailure, portsFailure, answersFailure, forgetFailure, withoutIPv6 string
 	// confirmed is what the node has confirmed of its part in egress addresses.
 	confirmed egress.State
 	// announced is when the egress addresses of the node were announced last.
@@ -260,15 +260,15 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 		part = nil
 	}
 	o := n.sync(ctx, place, part)
-	err := o.all()
-	n.metrics.joined.Set(number(err == nil && place != nil))
+	n.metrics.joined.Set(number(o.err == nil && place != nil))
 	n.metrics.changes.Add(float64(len(o.changes)))
 	if len(o.changes) > 0 {
 		n.log.Info("updated the node's connection to the pod network", "changed", o.changes)
 	}
-	n.logFailure(ctx, "the node is not connected to the pod network", err, &n.failure)
+	n.logFailure(ctx, "the node is not connected to the pod network", o.err, &n.failure)
+	n.logFailure(ctx, "egress addresses are not in force on the node", o.ofWays(), &n.waysFailure)
 	if place == nil {
-		return delayOf(err, retryAfter)
+		return delayOf(o.err, retryAfter)
 	}
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", n.answer(ctx, place, part, &o), &n.answersFailure)
 	n.connected = o.err == nil
@@ -277,7 +277,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	if unread == nil {
 		n.ports.Begin(begun)
 	}
-	again = cmp.Or(delayOf(err, retryAfter), served)
+	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays()), retryAfter), served)
 	if n.owns && (again == 0 || again > announceEvery) {
 		again = announceEvery
 	}

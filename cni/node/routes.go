@@ -30,6 +30,9 @@ func putRoutes(ns netns.NsHandle, w wanted) (changed bool, err error) {
 		var missing []func() error
 		for _, p := range w.pairs {
 			l, failed := h.LinkByName(p.link)
+			if failed != nil && len(p.routes) == 0 {
+				continue // a step before has failed
+			}
 			if failed != nil {
 				err = errors.Join(err, fmt.Errorf("find link %s: %w", p.link, failed))
 				continue

@@ -26,9 +26,8 @@ type outcome struct {
 	unfit []netip.Addr
 }
 
-// all returns everything that has failed.
-func (o *outcome) all() error {
-	err := o.err
+// ofWays returns what has failed for single egress addresses.
+func (o *outcome) ofWays() (err error) {
 	for _, port := range slices.Sorted(maps.Keys(o.ways)) {
 		err = errors.Join(err, o.ways[port])
 	}
@@ -259,7 +258,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(o.all(), ports, err, fences, rules)
+	return changes, errors.Join(o.err, o.ofWays(), ports, err, fences, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

@@ -227,7 +227,7 @@ func leads(place *uplink.Place) bool { return !place.Isolated && place.Edge.Is4(
 // exposedPort returns a port on which a node answers for a service.
 func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	p := nodeports.Port{
-		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Sticky: e.Sticky,
+		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Sticky: e.Sticky,
 		Restricted: e.Restricted, Sources: e.Sources,
 	}
 	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {

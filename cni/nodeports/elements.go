@@ -22,6 +22,7 @@ const (
 	balancers = "balancers" // address . protocol . port : the chain that chooses a slot
 	endpoints = "endpoints" // address . protocol . port . slot : address . port of an endpoint
 	edged     = "edged"     // address . protocol . port, if endpoints see the edge address instead of the client
+	refused   = "refused"   // address . protocol . port, if clients are refused
 	externals = "externals" // the external addresses of services
 	hosts     = "hosts"     // address . protocol . port : address . port of the pod
 
@@ -95,7 +96,10 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 		}
 	}
 	to, invalid := f.endpoints(p)
-	if len(to) > 0 || p.Local {
+	switch {
+	case len(to) == 0 && p.Local && p.Refuses:
+		all = append(all, element{balancers, key, refusing}, element{refused, key, ""})
+	case len(to) > 0 || p.Local:
 		all = append(all, element{balancers, key, chainOf(len(to), p.Sticky)})
 	}
 	if len(to) > 0 && !p.Local {
@@ -266,6 +270,7 @@ func (f *family) sets() []*nftables.Set {
 		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: endpoints, IsMap: true, KeyType: with(number), DataType: to},
 		{Table: table, Name: edged, KeyType: port},
+		{Table: table, Name: refused, KeyType: port},
 		{Table: table, Name: restricted, KeyType: port},
 		{Table: table, Name: sources, KeyType: with(f.address), Interval: true, Concatenation: true},
 		{Table: table, Name: externals, KeyType: f.address},

@@ -23,12 +23,15 @@ type family struct {
 	// every stands for every address of the node in a key.
 	every    netip.Addr
 	loopback netip.Prefix
+	// portUnreachable is the code of ICMP for a port on which nobody listens.
+	portUnreachable uint8
 }
 
 var ipv4 = family{
 	table: nftables.TableFamilyIPv4, number: unix.AF_INET, translate: unix.NFPROTO_IPV4, name: "IPv4",
 	size: 4, source: 12, destination: 16, address: nftables.TypeIPAddr,
 	every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
+	portUnreachable: 3,
 }
 
 // has reports whether an address is of the family.

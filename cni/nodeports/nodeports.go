@@ -47,6 +47,9 @@ type Port struct {
 	// keeps its endpoint while the endpoints stay the same.
 	Local, Sticky bool
 	Endpoints     []netip.AddrPort
+	// Refuses: if the port is local and has no endpoints, clients are refused. Otherwise their packets are dropped, so that
+	// they wait for an endpoint.
+	Refuses bool
 }
 
 // String returns the port for messages.

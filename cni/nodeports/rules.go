@@ -30,6 +30,10 @@ const (
 	loopback  = "loopback"
 
 	noEndpoint = "no-endpoint"
+
+	refusing      = "refusing"
+	refusedHere   = "refused-here"
+	refusedBeyond = "refused-beyond"
 )
 
 // chain is a chain with its rules.
@@ -69,6 +73,12 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //	programs of the node reach host ports at a loopback address.
 //
 // no-endpoint drops packets to a local port without an endpoint.
+//
+// refusing    leads packets to a local port that refuses clients nowhere.
+//
+// refused-beyond, refused-here  refuse these packets: those to an external address are forwarded, the others
+//
+//	are for the node. Kernels before 5.9 cannot refuse packets earlier.
 //
 // on-address  drops packets of clients that must not reach the port. Then destination NAT of packets of
 //
@@ -141,6 +151,7 @@ func (t *Table) ownChains() []chain {
 			},
 		},
 	}
+	all = append(all, f.refusing()...)
 	if t.place.HostPorts {
 		all = t.withHostPorts(all)
 	}
@@ -184,6 +195,28 @@ func (f *family) balancing() []chain {
 		}
 	}
 	return all
+}
+
+// refusing returns the chains for ports that refuse clients.
+func (f *family) refusing() []chain {
+	refuse := func(text string, at []expr.Any) []rule {
+		tcp := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte{unix.IPPROTO_TCP}}}
+		is := slices.Concat(begins(), at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: refused}})
+		return []rule{
+			{text + " by TCP", slices.Concat(tcp, is, []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_TCP_RST}})},
+			{text, slices.Concat(is, []expr.Any{&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: f.portUnreachable}})},
+		}
+	}
+	filter := func(name string, hook *nftables.ChainHook) *nftables.Chain {
+		return &nftables.Chain{Table: f.nftable(), Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter}
+	}
+	return []chain{
+		{f.chain(refusing), []rule{{"clients are refused", returned()}}},
+		{filter(refusedBeyond, nftables.ChainHookForward), refuse("to an external address", f.asked())},
+		{filter(refusedHere, nftables.ChainHookInput), slices.Concat(
+			refuse("to the node", slices.Concat(f.notLoopback(), f.askedOfNode())), refuse("to an external address", f.asked()),
+		)},
+	}
 }
 
 // withHostPorts adds the rules for host ports. Those for services come before them. An external address belongs to
@@ -373,6 +406,16 @@ func translated() []expr.Any {
 		&expr.Ct{Register: first, Key: expr.CtKeySTATUS},
 		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: status(bit), Xor: status(0)},
 		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: status(0)},
+	}
+}
+
+// begins matches the first packets of connections.
+func begins() []expr.Any {
+	bit := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: first, Key: expr.CtKeySTATE},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: bit(expr.CtStateBitNEW), Xor: bit(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: bit(0)},
 	}
 }
 

@@ -121,7 +121,9 @@ type ExposedPort struct {
 	Sources    []netip.Prefix `json:"source-range,omitempty"`
 	// Local: clients reach only Endpoints, which are those on the node. Otherwise they are those on all nodes. Sticky:
 	// clients keep their endpoint.
-	Local     bool       `json:"local,omitempty"`
+	Local bool `json:"local,omitempty"`
+	// Refuses: the port is local, and no node has an endpoint.
+	Refuses   bool       `json:"refuses,omitempty"`
 	Sticky    bool       `json:"sticky,omitempty"`
 	Endpoints []Endpoint `json:"endpoint,omitempty"`
 }

@@ -100,6 +100,7 @@ type exposedContent struct {
 	Restricted  bool              `json:"restricted,omitempty"`
 	Sources     []netip.Prefix    `json:"source-range,omitempty"`
 	Local       bool              `json:"local,omitempty"`
+	Refuses     bool              `json:"refuses,omitempty"`
 	Sticky      bool              `json:"sticky,omitempty"`
 	Endpoints   []exposedEndpoint `json:"endpoint,omitempty"`
 }
@@ -124,7 +125,7 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	}
 	content := exposedContent{
 		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
-		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Sticky: record.Sticky,
+		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Refuses: record.Refuses, Sticky: record.Sticky,
 	}
 	content.Endpoints = endpointsOf(record.Direct)
 	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}

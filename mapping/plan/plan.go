@@ -79,6 +79,9 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 		return nil, err
 	}
 	p := &Plan{Skipped: in.manifests.Skipped}
+	for _, e := range in.manifests.EgressIPs {
+		p.Skipped = append(p.Skipped, manifest.Skipped{Kind: "EgressIP", Name: e.Name, Where: "the manifests", Message: "a running bridge chooses the nodes that hold the address"})
+	}
 	n := newNetwork(cfg)
 	var before state
 	if cfg.Running != nil {

@@ -186,8 +186,8 @@ type shownEgress struct {
 	Address netip.Addr `json:"address"`
 }
 
-// leavesBy returns the EgressIP by which a connection from a pod leaves the cluster; nil for none. The destination is an
-// address of nothing in the cluster. If several EgressIPs select the pod, the oldest one has it.
+// leavesBy returns the EgressIP by which a connection from a pod leaves the cluster; nil for none. The destination is no
+// pod, node or service. If several EgressIPs select the pod, the oldest one has it.
 func leavesBy(c *cluster, from, to policy.End) *shownEgress {
 	pod := from.Pod()
 	if pod == nil || pod.HostNetwork || to.Pod() != nil || to.Node() != "" || !to.Addr().Is4() || to.Addr().IsLinkLocalUnicast() {

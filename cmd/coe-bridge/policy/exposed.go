@@ -154,7 +154,7 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	case p.Restricted && !slices.ContainsFunc(p.Sources, func(s netip.Prefix) bool { return s.Contains(client) }):
 		shown.Why = "no loadBalancerSourceRanges of the service has the client"
 		return shown
-	case len(endpoints) == 0 && p.Local && !p.Address.IsValid():
+	case len(endpoints) == 0 && p.Local && !p.Refuses && !p.Address.IsValid():
 		shown.Why = "the service has no endpoint on the node that is asked, so nobody answers"
 		return shown
 	case len(endpoints) == 0:

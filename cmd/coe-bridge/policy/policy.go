@@ -86,6 +86,7 @@ func (in *input) read(cmd *cobra.Command) (*cluster, error) {
 		inFiles[p.Namespace+"/"+p.Name] = true
 	}
 	if in.running.IsGiven() {
+		in.running.EgressIPs = true
 		base, err := in.running.Read(cmd.Context(), cmd.InOrStdin())
 		if err != nil {
 			return nil, err

@@ -25,7 +25,11 @@ import (
 )
 
 // Cluster is a running cluster: its API server, or a file with its objects. The zero value is none.
-type Cluster struct{ kubeconfig, file string }
+type Cluster struct {
+	kubeconfig, file string
+	// EgressIPs: EgressIPs are read too, if the API server has them.
+	EgressIPs bool
+}
 
 // Register adds the flags to a command.
 func (c *Cluster) Register(cmd *cobra.Command) {
@@ -64,6 +68,9 @@ func (c *Cluster) Read(ctx context.Context, stdin io.Reader) (*manifest.Set, err
 		if err := list(ctx, client, strings.TrimSuffix(config.Host, "/")+path, &set); err != nil {
 			return nil, err
 		}
+	}
+	if !c.EgressIPs {
+		return &set, nil
 	}
 	err = list(ctx, client, strings.TrimSuffix(config.Host, "/")+manifest.EgressList, &set)
 	if refused, is := errors.AsType[*statusError](err); is && refused.code == http.StatusNotFound {

@@ -49,16 +49,29 @@ func (m *Set) With(changes *Set) *Set {
 				s.Spec.ClusterIP, s.Spec.ClusterIPs = old.Spec.ClusterIP, old.Spec.ClusterIPs
 			}
 		}),
-		Slices:   replaced(m.Slices, changes.Slices, func(_, _ *discoveryv1.EndpointSlice) {}),
-		Policies: replaced(m.Policies, changes.Policies, func(_, _ *networkingv1.NetworkPolicy) {}),
-		EgressIPs: slices.Concat(slices.DeleteFunc(slices.Clone(m.EgressIPs), func(old *coe.EgressSpec) bool {
-			return slices.ContainsFunc(changes.EgressIPs, func(e *coe.EgressSpec) bool { return e.Name == old.Name })
-		}), changes.EgressIPs),
+		Slices:    replaced(m.Slices, changes.Slices, func(_, _ *discoveryv1.EndpointSlice) {}),
+		Policies:  replaced(m.Policies, changes.Policies, func(_, _ *networkingv1.NetworkPolicy) {}),
+		EgressIPs: m.egressIPsWith(changes.EgressIPs),
 		AccessLists: slices.Concat(slices.DeleteFunc(slices.Clone(m.AccessLists), func(old *coe.PolicySpec) bool {
 			return slices.ContainsFunc(changes.AccessLists, func(p *coe.PolicySpec) bool { return p.UID == old.UID })
 		}), changes.AccessLists),
 		Skipped: slices.Concat(m.Skipped, changes.Skipped),
 	}
+}
+
+// egressIPsWith returns the EgressIPs after changes. One that is replaced keeps its age.
+func (m *Set) egressIPsWith(changes []*coe.EgressSpec) []*coe.EgressSpec {
+	all := slices.Clone(m.EgressIPs)
+	for _, e := range changes {
+		at := slices.IndexFunc(all, func(old *coe.EgressSpec) bool { return old.Name == e.Name })
+		if at < 0 {
+			all = append(all, e)
+			continue
+		}
+		e.UID, e.Created = all[at].UID, all[at].Created
+		all[at] = e
+	}
+	return all
 }
 
 // replaced returns a list in which objects of changes replace those with the same name. complete

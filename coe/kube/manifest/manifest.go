@@ -207,7 +207,7 @@ func (m *Set) addObject(at place, document []byte, h header) (err error) {
 	case "NetworkPolicy":
 		err = read(m, at, h, document, &m.Policies, checkPolicy)
 	case egressKind:
-		err = m.readEgressIP(at, document)
+		err = m.readEgressIP(at, h, document)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %s %s: %w", at, h.Kind, h.name(), err)
@@ -236,8 +236,8 @@ func read[T any, O interface {
 	return nil
 }
 
-// readEgressIP adds an EgressIP.
-func (m *Set) readEgressIP(at place, document []byte) error {
+// readEgressIP adds an EgressIP. An invalid EgressIP of a cluster is skipped; a bridge reports it as a problem.
+func (m *Set) readEgressIP(at place, h header, document []byte) error {
 	var o unstructured.Unstructured
 	if err := o.UnmarshalJSON(document); err != nil {
 		return err
@@ -246,7 +246,11 @@ func (m *Set) readEgressIP(at place, document []byte) error {
 		return err
 	}
 	e := kube.EgressSpec(&o)
-	if why := cmp.Or(e.Invalid, e.InvalidAddress); why != "" {
+	switch why := cmp.Or(e.Invalid, e.InvalidAddress); {
+	case why != "" && h.Metadata.ResourceVersion != "":
+		m.Skipped = append(m.Skipped, Skipped{egressKind, e.Name, at.String(), why})
+		return nil
+	case why != "":
 		return errors.New(why)
 	}
 	if err := m.once(at, egressKind+" "+e.Name); err != nil {
