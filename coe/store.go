@@ -40,6 +40,7 @@ type Store struct {
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
 	egress   egressState
+	blocks   []*Block // see allBlocks; nil while stale
 
 	serviceCIDRs serviceCIDRs
 	// damaged and unreadable are replaced, never changed.
@@ -61,6 +62,7 @@ type Changed struct {
 	Egress     bool // what sources request of egress addresses
 	// Leased are the UIDs of pods with a changed lease, sorted.
 	Leased []string
+	Blocks bool // there are other blocks
 }
 
 // layer is what one origin reports.
@@ -106,7 +108,7 @@ type blockKey struct {
 }
 
 // NewStore returns an empty Store. It is complete once each of the origins is complete.
-// changed is called after every Update that changed reported entities or leases, in the
+// changed is called after every Update that changed reported entities, leases or blocks, in the
 // goroutine of the Update and without a lock of the Store. It may be nil.
 func NewStore(changed func(Changed), origins ...Origin) *Store {
 	s := &Store{
@@ -187,12 +189,13 @@ func (s *Store) Update(change func(*Tx)) {
 	}
 	s.mu.Unlock()
 
-	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || tx.egress || len(tx.leased) > 0) {
+	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || tx.egress || tx.blocked || len(tx.leased) > 0) {
 		s.changed(Changed{
 			Namespaces: slices.Sorted(maps.Keys(tx.dirty)),
 			Cluster:    cluster,
 			Egress:     tx.egress,
 			Leased:     slices.Sorted(maps.Keys(tx.leased)),
+			Blocks:     tx.blocked,
 		})
 	}
 	if tx.revision > 0 {
@@ -286,6 +289,8 @@ type ClusterView struct {
 	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
 	EgressIPs      []*EgressIP
 	EgressProblems []Problem
+	// Blocks are the address blocks of all namespaces, in no order.
+	Blocks []*Block
 }
 
 // Cluster returns a snapshot of the state that belongs to no namespace.
@@ -299,7 +304,19 @@ func (s *Store) Cluster() ClusterView {
 		PolicySet:    s.policySet(),
 		Misaddressed: slices.Concat(s.contested, s.misaddressed),
 		EgressIPs:    s.egress.ips, EgressProblems: s.egress.problems,
+		Blocks: s.allBlocks(),
 	}
+}
+
+// allBlocks returns the blocks of all namespaces. The caller holds the lock.
+func (s *Store) allBlocks() []*Block {
+	if s.blocks == nil {
+		s.blocks = []*Block{}
+		for _, ns := range s.namespaces {
+			s.blocks = slices.AppendSeq(s.blocks, maps.Values(ns.blocks))
+		}
+	}
+	return s.blocks
 }
 
 // Namespace returns the namespace with a name; nil if no source reports it. RESTCONF reports

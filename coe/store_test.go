@@ -55,8 +55,9 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 	s.Update(func(tx *coe.Tx) {
 		tx.PutBlock("b", &coe.Block{ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
 	})
+	require.Len(t, s.Cluster().Blocks, 1)
 	s.Update(func(tx *coe.Tx) { tx.DeleteBlock("b", "e", netip.MustParsePrefix("10.0.0.0/29")) })
-	require.Empty(t, r.take())
+	require.Equal(t, []coe.Changed{{Blocks: true}, {Blocks: true}}, r.take())
 
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })
 	require.Equal(t, []coe.Changed{{Namespaces: []string{"b"}}}, r.take())

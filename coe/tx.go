@@ -16,6 +16,7 @@ type Tx struct {
 	cluster  bool
 	policies bool // the PolicySet is to be built again
 	egress   bool // sources request other egress addresses
+	blocked  bool // there are other blocks
 	claimed  bool // the first owner of a node's address has changed
 	revision int64
 }
@@ -314,7 +315,7 @@ func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
 
 func (tx *Tx) blocks(namespace string) map[blockKey]*Block {
 	ns := tx.chosen(namespace)
-	ns.shown.Blocks = nil
+	ns.shown.Blocks, tx.store.blocks, tx.blocked = nil, nil, true
 	return ns.blocks
 }
 

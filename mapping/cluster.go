@@ -23,9 +23,7 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 // mapCluster is Cluster with the policies of the view's PolicySet.
 func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
-	for addr, n := range v.Nodes {
-		m.Add(netvirt.Node{Address: addr, HostName: n.HostName})
-	}
+	addNodes(m, v, s.Limits.NodeGateways)
 	problems := slices.Concat(v.Damaged, v.Misaddressed, v.EgressProblems)
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
@@ -46,6 +44,25 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
 	})
 	return m, problems
+}
+
+// addNodes adds the nodes. With gateways, a node has the gateways of its blocks, and it exists as long as it has a block: its
+// pods may run although no source reports it.
+func addNodes(m netvirt.Model, v coe.ClusterView, gateways bool) {
+	of := map[netip.Addr][]netip.Prefix{}
+	if gateways {
+		for _, b := range v.Blocks {
+			if node, _, err := netvirt.ParseELANName(b.ELAN); err == nil {
+				of[node] = append(of[node], netip.PrefixFrom(b.Gateway, b.Prefix.Bits()))
+			}
+		}
+	}
+	for addr, all := range of {
+		m.Add(netvirt.Node{Address: addr, Gateways: netvirt.NewGatewayList(all...)})
+	}
+	for addr, n := range v.Nodes {
+		m.Add(netvirt.Node{Address: addr, HostName: n.HostName, Gateways: netvirt.NewGatewayList(of[addr]...)})
+	}
 }
 
 // joinNodes gives each node that has a number a management port, and joins them with a

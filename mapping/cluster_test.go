@@ -126,3 +126,37 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 	group = m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
 	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32,2001:db8::7/128,fd00:96::6/128,fd00:96::7/128"), group.Prefixes)
 }
+
+// With gateways, a node has the gateways of the blocks of all its namespaces, and it exists as long as it has a block.
+func TestGatewaysOfNodes(t *testing.T) {
+	block := func(elan, prefix, gateway string) *coe.Block {
+		return &coe.Block{ELAN: elan, Prefix: netip.MustParsePrefix(prefix), Gateway: netip.MustParseAddr(gateway)}
+	}
+	gone := netip.MustParseAddr("192.168.33.13")
+	v := coe.ClusterView{
+		Nodes: map[netip.Addr]*coe.Node{node1: {HostName: "node1", InternalIP: node1}}, PolicySet: &coe.PolicySet{},
+		Blocks: []*coe.Block{
+			block("192.168.33.12:a", "10.0.0.8/29", "10.0.0.9"), block("192.168.33.12:b", "10.0.0.0/29", "10.0.0.1"),
+			block("192.168.33.12:a", "169.254.1.1/32", "169.254.1.1"), block("192.168.33.12:b", "169.254.1.1/32", "169.254.1.1"),
+			block("192.168.33.13:a", "fd00::/120", "fd00::1"),
+		},
+	}
+	plain, byNode := settings, settings
+	byNode.Limits.NodeGateways = true
+	for name, c := range map[string]struct {
+		settings mapping.Settings
+		want     []netvirt.Object
+	}{
+		"without gateways": {plain, []netvirt.Object{netvirt.Node{Address: node1, HostName: "node1"}}},
+		"with gateways": {byNode, []netvirt.Object{
+			netvirt.Node{Address: node1, HostName: "node1", Gateways: "10.0.0.1/29,10.0.0.9/29,169.254.1.1/32"},
+			netvirt.Node{Address: gone, Gateways: "fd00::1/120"},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, problems := mapping.Cluster(v, c.settings)
+			require.Empty(t, problems)
+			require.Equal(t, model(c.want...), m.Select(netvirt.NewKindSet(netvirt.KindNode)))
+		})
+	}
+}

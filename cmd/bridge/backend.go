@@ -74,10 +74,10 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 }
 
 // limits returns the limits of a backend with these kinds.
-func limits(backend string, kinds netvirt.KindSet) (l netvirt.Limits) {
-	switch backend {
+func limits(cfg BackendConfig, kinds netvirt.KindSet) (l netvirt.Limits) {
+	switch cfg.Name {
 	case "ovn":
-		l = ovn.Limits()
+		l = ovn.Limits(cfg.OVN.Layout)
 	case "odl":
 		l = odl.Limits()
 	}

@@ -14,8 +14,10 @@ import (
 // where the backend has services.
 func TestLimits(t *testing.T) {
 	all := netvirt.NewKindSet(netvirt.Kinds()...)
-	require.Equal(t, netvirt.Limits{}, limits("memory", all))
-	require.Equal(t, ovn.Limits(), limits("ovn", all))
-	require.Equal(t, odl.Limits(), limits("odl", all))
-	require.Equal(t, netvirt.Limits{NoACLs: true, NoPlaces: true, NoGateways: true}, limits("memory", netvirt.NewKindSet(netvirt.KindInterface)))
+	require.Equal(t, netvirt.Limits{}, limits(BackendConfig{Name: "memory"}, all))
+	require.Equal(t, ovn.Limits(ovn.LayoutELAN), limits(BackendConfig{Name: "ovn"}, all))
+	node := BackendConfig{Name: "ovn", OVN: ovn.Config{Layout: ovn.LayoutNode}}
+	require.True(t, limits(node, all).NodeGateways)
+	require.Equal(t, odl.Limits(), limits(BackendConfig{Name: "odl"}, all))
+	require.Equal(t, netvirt.Limits{NoACLs: true, NoPlaces: true, NoGateways: true}, limits(BackendConfig{Name: "memory"}, netvirt.NewKindSet(netvirt.KindInterface)))
 }

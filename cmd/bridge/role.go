@@ -38,6 +38,7 @@ func (s side) close() {
 type role struct {
 	side                          // of the backend that serves
 	filled   []side               // of the others
+	byNode   []*reconcile.Loop    // whose backends have the gateways of nodes
 	registry *prometheus.Registry // of the metrics that end with the role
 
 	// Only a leader has these:
@@ -69,6 +70,21 @@ func (r *role) loops() []*reconcile.Loop {
 	return all
 }
 
+// noteGateways notes the loop if its backend has the gateways of nodes.
+func (r *role) noteGateways(l *reconcile.Loop, s mapping.Settings) {
+	if s.Limits.NodeGateways {
+		r.byNode = append(r.byNode, l)
+	}
+}
+
+// markGateways marks the scope of nodes where they have gateways. It must be called before the pods of a new block are
+// marked, which wait for its gateway.
+func (r *role) markGateways() {
+	for _, l := range r.byNode {
+		l.Mark(netvirt.Cluster)
+	}
+}
+
 // newStandby returns the role of a replica that does not lead: its loop reads the backend
 // when a client asks for the status, and never writes.
 func (b *Bridge) newStandby() (*role, error) {
@@ -91,14 +107,18 @@ func (b *Bridge) openLoops(r *role, fence fence, metrics *reconcile.Metrics) err
 	if r.leads() {
 		cfg.Listener = progress{b, r}
 	}
-	r.loop = reconcile.New(cfg, b.cfg.Backend.Name, r.backend, b.source(r, b.settingsOf(r)), metrics, b.log)
+	settings := b.settingsOf(r)
+	r.loop = reconcile.New(cfg, b.cfg.Backend.Name, r.backend, b.source(r, settings), metrics, b.log)
+	r.noteGateways(r.loop, settings)
 	for _, other := range b.cfg.Filled {
 		backend, err := newBackend(other, fence, b.log)
 		if err != nil {
 			r.close()
 			return err
 		}
-		loop := reconcile.New(filled, other.Name, backend, b.source(r, b.settings(other.Name, backend)), metrics, b.log)
+		settings := b.settings(other, backend)
+		loop := reconcile.New(filled, other.Name, backend, b.source(r, settings), metrics, b.log)
+		r.noteGateways(loop, settings)
 		r.filled = append(r.filled, side{loop, backend, backend.Close})
 	}
 	return nil
@@ -120,9 +140,9 @@ func (b *Bridge) source(r *role, s mapping.Settings) source {
 }
 
 // settings returns the settings of the mapping for a backend.
-func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settings {
+func (b *Bridge) settings(cfg BackendConfig, backend reconcile.Backend) mapping.Settings {
 	s := b.cfg.Mapping
-	s.Limits = limits(name, backend.Kinds())
+	s.Limits = limits(cfg, backend.Kinds())
 	nodes := b.nodes(backend.Kinds())
 	s.NodePorts, s.HostPorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.ManagementPorts()
 	s.NodesIPv6 = nodes.HasIPv6()
@@ -132,7 +152,7 @@ func (b *Bridge) settings(name string, backend reconcile.Backend) mapping.Settin
 
 // settingsOf returns the settings of the mapping for the backend that serves.
 func (b *Bridge) settingsOf(r *role) mapping.Settings {
-	return b.settings(b.cfg.Backend.Name, r.backend)
+	return b.settings(b.cfg.Backend, r.backend)
 }
 
 // Want implements reconcile.Source.

@@ -85,6 +85,9 @@ func (b *Bridge) changed(c coe.Changed) {
 	if b.cluster != nil {
 		b.cluster.reporter.Leased(c.Leased...)
 	}
+	if c.Blocks {
+		r.markGateways()
+	}
 	if scopes := scopesOf(c); len(scopes) > 0 {
 		r.claims.Mark(scopes...)
 	}

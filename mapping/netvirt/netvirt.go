@@ -177,6 +177,9 @@ type Limits struct {
 	NoSCTPPorts bool
 	// NoDHCP: the backend does not decide which interfaces have DHCP, so no Interface of the mapping has it.
 	NoDHCP bool
+	// NodeGateways: the pods of a node share one network in the backend, so every node with Subnets is a Node, with its
+	// Gateways.
+	NodeGateways bool
 }
 
 // Model is a set of objects by key.

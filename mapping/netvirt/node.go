@@ -10,6 +10,9 @@ import (
 type Node struct {
 	Address  netip.Addr // internal address; the key
 	HostName string     // may be empty
+	// Gateways are the gateways of the Subnets of its elan-instances. It is empty unless the backend needs them
+	// (Limits.NodeGateways).
+	Gateways GatewayList
 }
 
 // NodeNetwork connects the nodes to a Transit; their management ports are in it (OVN: a

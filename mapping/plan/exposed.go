@@ -29,7 +29,7 @@ type Exposed struct {
 func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Exposed, error) {
 	cfg.Nodes.Pods = addressesOfPods(cluster)
 	nodes := cfg.nodes()
-	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
+	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(cfg.Layout), nodes.ServedPorts(), nodes.ManagementPorts()
 	n := newNetwork(cfg)
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {

@@ -52,6 +52,8 @@ type CostChange struct {
 // Config has the settings that a plan shares with a bridge.
 type Config struct {
 	Mapping mapping.Settings
+	// Layout is the layout of the rows of OVN.
+	Layout ovn.Layout
 	// Pools are used beside the pools of the documents.
 	Pools []dhcppool.Pool
 	// NodePools makes every node's pod-cidrs pools of that node.
@@ -72,7 +74,7 @@ func (c Config) nodes() ipam.NodesConfig {
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
 	nodes := cfg.nodes()
-	cfg.Mapping.Limits, cfg.Mapping.ManagementPorts = ovn.Limits(), nodes.ManagementPorts()
+	cfg.Mapping.Limits, cfg.Mapping.ManagementPorts = ovn.Limits(cfg.Layout), nodes.ManagementPorts()
 	cfg.Mapping.NodePorts, cfg.Mapping.HostPorts, cfg.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
 	in, err := readDocuments(documents)
 	if err != nil {
@@ -222,7 +224,7 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	}
 	s = n.state()
 	s.problems = append(s.problems, refused...)
-	if s.written, err = ovn.Preview(s.model, ""); err != nil {
+	if s.written, err = ovn.Preview(s.model, "", n.cfg.Layout); err != nil {
 		return s, err
 	}
 	s.rows = s.written.Rows()

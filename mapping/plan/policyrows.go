@@ -54,7 +54,7 @@ var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), ne
 // RowsOfPolicies computes the PolicyRows of a pod in a cluster whose pods have the addresses in their
 // status. The problems say why the pod has no rows, if it has none.
 func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping.Settings, namespace, name string) (*PolicyRows, []coe.Problem, error) {
-	settings.Limits = ovn.Limits()
+	settings.Limits = ovn.Limits(ovn.LayoutELAN)
 	n := newNetwork(Config{Mapping: settings, Nodes: ipam.NodesConfig{Pods: everywhere}})
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {

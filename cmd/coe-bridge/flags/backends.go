@@ -18,6 +18,7 @@ import (
 // Backends has the flags that say how each backend is reached.
 type Backends struct {
 	OVNNB, ODLURL       string
+	ovnLayout           string
 	odlAuth, odlDialect string
 	ovnTLS, odlTLS      TLS
 }
@@ -26,6 +27,7 @@ type Backends struct {
 func (f *Backends) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.OVNNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT; all members of a cluster, with commas")
+	RegisterLayout(cmd, &f.ovnLayout)
 	FileVar(flags, &f.ovnTLS.Cert, "ovn-cert", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca); read again when it changes")
 	FileVar(flags, &f.ovnTLS.Key, "ovn-key", "PEM file of the certificate's key")
 	FileVar(flags, &f.ovnTLS.CA, "ovn-ca", "PEM file of the CAs of the database servers' certificates, which need not name a host; needed for ssl:, read again when it changes")
@@ -38,8 +40,33 @@ func (f *Backends) Register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("odl-dialect", cobra.FixedCompletions(odl.Dialects(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// All returns the configuration of each named backend. A name must not be repeated.
-func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.BackendConfig, err error) {
+// RegisterLayout adds --ovn-layout to a command.
+func RegisterLayout(cmd *cobra.Command, layout *string) {
+	cmd.Flags().StringVar(layout, "ovn-layout", string(ovn.LayoutELAN),
+		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node, without isolated namespaces and gateways")
+	_ = cmd.RegisterFlagCompletionFunc("ovn-layout", cobra.FixedCompletions(
+		[]string{string(ovn.LayoutELAN), string(ovn.LayoutNode)}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// Layout returns the layout of a backend with the isolation of settings.
+func Layout(text string, isolated bool) (ovn.Layout, error) {
+	layout, err := ovn.ParseLayout(text)
+	if err != nil {
+		return "", fmt.Errorf("--ovn-layout: %w", err)
+	}
+	if layout == ovn.LayoutNode && isolated {
+		return "", errors.New("--ovn-layout node does not isolate namespaces: use --isolation none, or --ovn-layout elan")
+	}
+	return layout, nil
+}
+
+// All returns the configuration of each named backend, for namespaces that are isolated or not. A name must not be
+// repeated.
+func (f *Backends) All(names []string, isolated bool, follow *files.Follower) (all []bridge.BackendConfig, err error) {
+	layout, err := Layout(f.ovnLayout, isolated)
+	if err != nil {
+		return nil, err
+	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("--backend: %s is named twice", name)
@@ -48,6 +75,7 @@ func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.Bac
 		if err != nil {
 			return nil, err
 		}
+		cfg.OVN.Layout = layout
 		all = append(all, cfg)
 	}
 	if len(all) == 0 {

@@ -30,6 +30,7 @@ func New() *cobra.Command {
 		pools    flags.Pools
 		settings flags.Mapping
 		nodes    flags.Nodes
+		layout   string
 		cluster  running.Cluster
 		cfg      plan.Config
 	)
@@ -69,6 +70,9 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Mapping, err = settings.Settings(); err != nil {
 				return err
 			}
+			if cfg.Layout, err = flags.Layout(layout, cfg.Mapping.Isolated()); err != nil {
+				return err
+			}
 			if cfg.Pools, err = pools.Parse(); err != nil {
 				return err
 			}
@@ -99,6 +103,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 	cmd.Flags().BoolVar(&cfg.NodePools, "node-pod-cidrs", false, "use every node's pod-cidrs as pools for the pods on it")
 	settings.Register(cmd)
 	nodes.Register(cmd)
+	flags.RegisterLayout(cmd, &layout)
 	out.Register(cmd)
 	return cmd
 }

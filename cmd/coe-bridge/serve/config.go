@@ -67,7 +67,7 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
 	}
-	backends, err := f.backend.All(f.backends, follow)
+	backends, err := f.backend.All(f.backends, cfg.Mapping.Isolated(), follow)
 	if err != nil {
 		return cfg, cleanUp, err
 	}

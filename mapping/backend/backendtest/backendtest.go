@@ -52,12 +52,12 @@ func walk(t *testing.T, seeds int, create func(t *testing.T) Backend, before fun
 		b := create(t)
 		for range walkSteps {
 			w.Step()
-			want := w.Model().Select(b.Kinds())
+			want := w.ModelFor(b)
 			before(t, b, netvirt.Diff(read(t, b), want), w.rng)
 			converge(t, b, want)
 		}
 		w.Clear()
-		converge(t, b, w.Model().Select(b.Kinds()))
+		converge(t, b, w.ModelFor(b))
 	}
 }
 
@@ -88,11 +88,11 @@ func everyPrefix(t *testing.T, b Backend) {
 	for range 12 {
 		w.Step()
 	}
-	from := w.Model().Select(b.Kinds())
+	from := w.ModelFor(b)
 	for range 6 {
 		w.Step()
 	}
-	to := w.Model().Select(b.Kinds())
+	to := w.ModelFor(b)
 	for n := range netvirt.Diff(from, to) {
 		converge(t, b, from)
 		changes := netvirt.Diff(read(t, b), to)
@@ -110,12 +110,12 @@ func swapped(t *testing.T, b Backend) {
 	for len(w.pods) < 6 {
 		w.addPod()
 	}
-	converge(t, b, w.Model().Select(b.Kinds()))
+	converge(t, b, w.ModelFor(b))
 	for range 10 {
 		w.swapAddresses()
 		w.renewPod()
 		w.movePod()
-		converge(t, b, w.Model().Select(b.Kinds()))
+		converge(t, b, w.ModelFor(b))
 	}
 }
 
@@ -125,7 +125,7 @@ func swapped(t *testing.T, b Backend) {
 func failsClosed(t *testing.T, b Backend) {
 	w := NewWorld(5)
 	w.addPod()
-	open := w.Model().Select(b.Kinds())
+	open := w.ModelFor(b)
 	ns := w.pods[0].ns
 	acl := netvirt.ACL{Name: ns + ":isolated:ingress", Namespace: ns, Isolates: netvirt.Ingress}
 	joins := netvirt.InterfaceACL{
@@ -152,7 +152,7 @@ func failsClosed(t *testing.T, b Backend) {
 func cancelled(t *testing.T, b Backend) {
 	w := NewWorld(3)
 	w.addPod()
-	want := w.Model().Select(b.Kinds())
+	want := w.ModelFor(b)
 	converge(t, b, want)
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -173,7 +173,7 @@ func watchEnds(t *testing.T, b Backend) {
 	w := NewWorld(4)
 	for range 5 {
 		w.Step()
-		converge(t, b, w.Model().Select(b.Kinds()))
+		converge(t, b, w.ModelFor(b))
 	}
 	cancel()
 	require.ErrorIs(t, <-done, context.Canceled)

@@ -30,6 +30,31 @@ func (w *World) Model() netvirt.Model {
 	return m
 }
 
+// ModelFor returns the world's model, as far as a backend has it.
+func (w *World) ModelFor(b Backend) netvirt.Model {
+	m := w.Model()
+	if limited, ok := b.(interface{ Limits() netvirt.Limits }); ok && limited.Limits().NodeGateways {
+		addGateways(m)
+	}
+	return m.Select(b.Kinds())
+}
+
+// addGateways gives the nodes the gateways of their subnets.
+func addGateways(m netvirt.Model) {
+	all := map[netip.Addr][]netip.Prefix{}
+	for _, o := range m {
+		if s, ok := o.(netvirt.Subnet); ok {
+			node, _, _ := netvirt.ParseELANName(s.ELAN)
+			all[node] = append(all[node], netip.PrefixFrom(s.Gateway, s.Prefix.Bits()))
+		}
+	}
+	for node, gateways := range all {
+		o, _ := m[netvirt.Node{Address: node}.Key()].(netvirt.Node)
+		o.Address, o.Gateways = node, netvirt.NewGatewayList(gateways...)
+		m.Add(o)
+	}
+}
+
 func (w *World) vpn(ns string) netvirt.VPNInstance {
 	name := netvirt.VPNName(ns)
 	if ns == keepsOlderName {

@@ -87,6 +87,9 @@ func (l *loading) row(r ovsdb.Row) (kept bool) {
 		return true
 	}
 	l.members.own(uuid, k)
+	if l.codec.IsFormer(k, r) {
+		l.former[k] = struct{}{}
+	}
 	l.balances[k] += r.Sum() + l.links[rowID(uuid)]
 	l.add(r.Table, k, l.codec.Decode(k, r))
 	return false

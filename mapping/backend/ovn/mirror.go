@@ -23,6 +23,8 @@ type mirror struct {
 	// tables without external_ids, and rows that have lost theirs. A group takes over a
 	// stray that is one of its wanted rows.
 	strays map[string]ovsdb.Row
+	// former has the heads of groups with a switch of the other layout.
+	former map[netvirt.Key]struct{}
 }
 
 // group holds the objects of one head. Its rows are encoded from them, unless the group
@@ -37,6 +39,7 @@ func newMirror(c codec.Codec) *mirror {
 	return &mirror{
 		codec: c, groups: map[netvirt.Key]*group{}, users: map[netvirt.Key]map[netvirt.Key]struct{}{},
 		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{},
+		former: map[netvirt.Key]struct{}{},
 	}
 }
 
@@ -118,6 +121,7 @@ func (m *mirror) use(k netvirt.Key, g *group, looked []netvirt.Key) {
 
 // put replaces the group of a head, or removes it if it has neither objects nor rows.
 func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *ovsdb.RowSet, looked []netvirt.Key) {
+	delete(m.former, k)
 	g := m.groups[k]
 	if g == nil {
 		g = &group{}

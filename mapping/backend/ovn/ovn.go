@@ -1,5 +1,6 @@
 // Package ovn is the backend that writes the model to OVN's northbound database, with a
-// logical switch for each elan-instance and a logical router for each vpn-instance.
+// logical switch for each elan-instance and a logical router for each vpn-instance, or, in LayoutNode, a logical switch for
+// each node and one logical router.
 //
 // A row is ours if its external_ids name this owner and its UUID is the hash of its
 // identity. The backend never changes another row, and it overwrites every change that
@@ -8,8 +9,8 @@
 // the server is gone or has another database. If an external writer changes a single row,
 // the next Read finds it and returns an object that differs.
 //
-// An Interface has no row until its ELANInterface exists; until then Read does not return
-// it. An InterfaceACL has no row at all: Read finds it in the members of port groups and
+// An Interface has no row until its ELANInterface exists, nor, in LayoutNode, until its Node has its gateways; until then
+// Read does not return it. An InterfaceACL has no row at all: Read finds it in the members of port groups and
 // address sets. So Read leaves out RemoteGroups that do not exist and, while the interface has
 // no address, all of them. It does not return an InterfaceACL that names no group then.
 //
@@ -35,6 +36,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
+// Layout is how pods are arranged in logical switches.
+type Layout = codec.Layout
+
+// The layouts.
+const (
+	LayoutELAN = codec.LayoutELAN
+	LayoutNode = codec.LayoutNode
+)
+
+// ParseLayout parses a layout.
+func ParseLayout(text string) (Layout, error) { return codec.ParseLayout(text) }
+
 // Config configures a Backend. A field with its zero value takes its default.
 type Config struct {
 	// Endpoints lists the servers of one database, comma-separated: unix:PATH,
@@ -46,6 +59,8 @@ type Config struct {
 	// Owner distinguishes rows of this backend from rows of another instance in the same
 	// database. Default "coe-bridge".
 	Owner string
+	// Layout is how pods are arranged in logical switches. Default LayoutELAN.
+	Layout Layout
 	// Epoch is a decimal number that grows from one writer to the next. The database
 	// belongs to the writer with the greatest epoch. Empty: every writer may write.
 	Epoch string
@@ -69,6 +84,7 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	setDefault(&c.Owner, "coe-bridge")
+	setDefault(&c.Layout, LayoutELAN)
 	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.ConnectTimeout, 2*time.Second)
@@ -112,7 +128,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
 	b.release()
 	return b, nil
 }
@@ -129,11 +145,15 @@ func checkEndpoint(e string, cfg *Config) error {
 	return fmt.Errorf("northbound endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", e)
 }
 
-// Limits returns the limits of this backend: all networks are overlays, and a session
+// Limits returns the limits of this backend in a layout: all networks are overlays, and a session
 // affinity has a maximum.
-func Limits() netvirt.Limits {
-	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity}
+func Limits(layout Layout) netvirt.Limits {
+	byNode := layout == LayoutNode
+	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: byNode, NoGateways: byNode}
 }
+
+// Limits returns the limits of the backend's layout.
+func (b *Backend) Limits() netvirt.Limits { return Limits(b.cfg.Layout) }
 
 // Close closes the connection. A later call of another method opens a new one.
 func (b *Backend) Close() {
@@ -142,15 +162,21 @@ func (b *Backend) Close() {
 	b.release()
 }
 
-// Kinds returns the kinds that the backend writes.
+// Kinds returns the kinds that the backend writes. LayoutNode has neither gateways nor the ports of nodes in isolated
+// namespaces.
 func (b *Backend) Kinds() netvirt.KindSet {
-	return netvirt.NewKindSet(
-		netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet, netvirt.KindNodePort,
-		netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
-		netvirt.KindRemoteGroup, netvirt.KindEgressIP, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
-		netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindGatewayVIP, netvirt.KindFloatingIP,
-	)
+	if b.cfg.Layout == LayoutNode {
+		return kinds &^ netvirt.NewKindSet(netvirt.KindGateway, netvirt.KindGatewayVIP, netvirt.KindNodePort)
+	}
+	return kinds
 }
+
+var kinds = netvirt.NewKindSet(
+	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindSubnet, netvirt.KindNodePort,
+	netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency,
+	netvirt.KindRemoteGroup, netvirt.KindEgressIP, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
+	netvirt.KindService, netvirt.KindServiceVIP, netvirt.KindGatewayVIP, netvirt.KindFloatingIP,
+)
 
 // Read returns the objects that the rows of ours hold. If an external writer has changed
 // the rows of an object, it returns an object under the same key that differs from every
@@ -203,7 +229,11 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 			return err
 		}
 	}
-	return w.run(ctx, transactions(steps(changes), b.cfg.Batch))
+	batch := b.cfg.Batch
+	if len(s.mirror.former) > 0 {
+		batch = len(changes) // ports move from the switches of the former layout in the transaction that deletes these
+	}
+	return w.run(ctx, transactions(steps(changes), batch))
 }
 
 func (b *Backend) read(ctx context.Context, s *session) error {

@@ -85,6 +85,34 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Backend { return open(t, ovsdb.Start(t)) })
 }
 
+func TestConformanceOfLayoutNode(t *testing.T) {
+	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend {
+		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout = ovn.LayoutNode })
+	})
+}
+
+// TestLayouts: a backend takes over the rows of the other layout, and makes the rows that an empty database gets.
+func TestLayouts(t *testing.T) {
+	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
+	w := backendtest.NewWorld(3)
+	for range 3 {
+		for range 10 {
+			w.Step()
+		}
+		w.AddPods(5)
+		for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode, ovn.LayoutELAN} {
+			configure := func(c *ovn.Config) { c.Layout, c.Batch = layout, 3 }
+			b := open(t, server, configure)
+			m := w.ModelFor(b)
+			write(t, b, m)
+			fresh.Wipe(t)
+			write(t, open(t, fresh, configure), m)
+			require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
+			b.Close()
+		}
+	}
+}
+
 func TestConformanceInSmallTransactions(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Backend {
 		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Batch, c.Epoch = 2, "17" })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -106,23 +105,10 @@ type connection struct {
 	port     uint16
 }
 
-// TestPolicyTraffic: on a real OVN, exactly the connections are possible that the ACLs allow.
+// TestPolicyTraffic: on a real OVN, exactly the connections are possible that the ACLs allow, in both layouts.
 func TestPolicyTraffic(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1", "host2")
-	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
-	stale, err := lab.HasStaleFlows(t.Context())
-	require.NoError(t, err)
-	apply := func(p *policies) {
-		write(t, b, p.model())
-		require.NoError(t, lab.Sync(t.Context()))
-		if stale {
-			require.NoError(t, lab.ForgetFlows(t.Context()))
-		}
-	}
-
-	apply(nil)
+	write(t, withLayout(t, lab, ovn.LayoutELAN), (*policies)(nil).model())
 	for n, p := range livePods {
 		p.plug(t, lab, n)
 		for _, port := range []uint16{open8080, closed8081} {
@@ -130,6 +116,29 @@ func TestPolicyTraffic(t *testing.T) {
 		}
 	}
 	plugNode(t, lab)
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) { testPolicyTraffic(t, lab, layout) })
+	}
+}
+
+func testPolicyTraffic(t *testing.T, lab *ovnhost.Lab, layout ovn.Layout) {
+	b := withLayout(t, lab, layout)
+	stale, err := lab.HasStaleFlows(t.Context())
+	require.NoError(t, err)
+	apply := func(p *policies) {
+		m := p.model()
+		if layout == ovn.LayoutNode {
+			m = withGateways(m)
+		}
+		write(t, b, m)
+		require.NoError(t, lab.Sync(t.Context()))
+		if stale {
+			require.NoError(t, lab.ForgetFlows(t.Context()))
+		}
+	}
+
+	apply(nil)
+	forgetNeighbours(t, lab)
 	requireConnections(t, lab, func(connection) bool { return true })
 	before := dialEcho(t, lab, bBlock, aOther)
 

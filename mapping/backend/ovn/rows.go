@@ -41,11 +41,11 @@ type Written struct{ ahead *stage }
 
 // Preview writes a model with the encoding of Write, and connects to no server. It fails if an
 // object refers to an object that is not in the model. An empty owner means the default
-// of Config.
-func Preview(m netvirt.Model, owner string) (*Written, error) {
-	cfg := Config{Owner: owner}
+// of Config, and so does an empty layout.
+func Preview(m netvirt.Model, owner string, layout Layout) (*Written, error) {
+	cfg := Config{Owner: owner, Layout: layout}
 	cfg.setDefaults()
-	ahead := newMirror(codec.Codec{Owner: cfg.Owner}).stage()
+	ahead := newMirror(codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}).stage()
 	for _, s := range steps(netvirt.Diff(nil, m)) {
 		if err := ahead.apply(s); err != nil {
 			return nil, fmt.Errorf("list northbound rows: %w", err)

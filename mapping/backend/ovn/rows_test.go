@@ -23,15 +23,16 @@ func TestRowsMatchWrite(t *testing.T) {
 	for seed := range uint64(8) {
 		server.Wipe(t)
 		owner := fmt.Sprintf("owner-%d", seed)
-		b := open(t, server, func(c *ovn.Config) { c.Owner = owner })
+		layout := []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode}[seed%2]
+		b := open(t, server, func(c *ovn.Config) { c.Owner, c.Layout = owner, layout })
 		w := backendtest.NewWorld(seed)
 		for range 30 {
 			w.Step()
 		}
-		model := w.Model().Select(b.Kinds())
+		model := w.ModelFor(b)
 		require.NoError(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, model)))
 
-		preview, err := ovn.Preview(model, owner)
+		preview, err := ovn.Preview(model, owner, layout)
 		require.NoError(t, err)
 		rows := preview.Rows()
 		predicted := map[string]map[string]any{}
@@ -149,7 +150,7 @@ func TestJoined(t *testing.T) {
 		}
 		w.Join()
 		model := w.Model()
-		preview, err := ovn.Preview(model, "")
+		preview, err := ovn.Preview(model, "", ovn.LayoutELAN)
 		require.NoError(t, err)
 		rows := preview.Rows()
 		ports := map[string]ovn.Row{}
@@ -188,7 +189,7 @@ func TestRows(t *testing.T) {
 			ELAN: "192.0.2.1:default", VPN: "default", Prefix: netip.MustParsePrefix("10.11.2.0/29"), Gateway: netip.MustParseAddr("10.11.2.1"),
 		},
 	)
-	preview, err := ovn.Preview(m, "")
+	preview, err := ovn.Preview(m, "", ovn.LayoutELAN)
 	require.NoError(t, err)
 	rows := preview.Rows()
 	var listed []string
@@ -214,6 +215,6 @@ func TestRows(t *testing.T) {
 	require.Equal(t, []string{rows[1].UUID}, rows[0].Columns["ports"])
 
 	delete(m, netvirt.Key{Kind: netvirt.KindVPNInstance, Name: "default"})
-	_, err = ovn.Preview(m, "")
+	_, err = ovn.Preview(m, "", ovn.LayoutELAN)
 	require.ErrorContains(t, err, "it refers to vpn-instance default, which is not in the database")
 }

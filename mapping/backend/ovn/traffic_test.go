@@ -125,17 +125,7 @@ func TestTraffic(t *testing.T) {
 			_, _ = io.WriteString(w, p.name)
 		})))
 	}
-	for _, from := range livePods {
-		for _, to := range livePods {
-			requireReach(t, lab, from, to, true)
-		}
-		if netip.MustParseAddr(from.address).Is4() {
-			require.Contains(t, []string{"other-host", "routed"}, page(t, lab, from, vip), from.iface())
-			require.Equal(t, "other-host", page(t, lab, from, netip.AddrPortFrom(everyIP.Addr(), 8080)), from.iface())
-		} else {
-			require.Equal(t, "six", page(t, lab, from, netip.AddrPortFrom(everyIPv6.Addr(), 8080)), from.iface())
-		}
-	}
+	requireAllReach(t, lab)
 
 	write(t, b, liveModel(true))
 	require.NoError(t, lab.Sync(t.Context()))
@@ -147,6 +137,63 @@ func TestTraffic(t *testing.T) {
 	require.Contains(t, []string{"other-host", "routed"}, page(t, lab, livePods[0], vip))
 	_, err = lab.HTTPGet(t.Context(), livePods[5].iface(), "http://"+vip.String())
 	require.Error(t, err, "a service of another namespace is unreachable")
+
+	inNode := withLayout(t, lab, ovn.LayoutNode)
+	write(t, inNode, withGateways(liveModel(false)))
+	forgetNeighbours(t, lab)
+	requireAllReach(t, lab)
+}
+
+// withLayout returns a backend with a layout.
+func withLayout(t *testing.T, lab *ovnhost.Lab, layout ovn.Layout) *ovn.Backend {
+	t.Helper()
+	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote, Layout: layout}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// withGateways gives each node of a model the gateways of its subnets.
+func withGateways(m netvirt.Model) netvirt.Model {
+	gateways := map[netip.Addr][]netip.Prefix{}
+	for _, o := range m {
+		if s, ok := o.(netvirt.Subnet); ok {
+			node, _, _ := netvirt.ParseELANName(s.ELAN)
+			gateways[node] = append(gateways[node], netip.PrefixFrom(s.Gateway, s.Prefix.Bits()))
+		}
+	}
+	for node, all := range gateways {
+		o, _ := m[netvirt.Node{Address: node}.Key()].(netvirt.Node)
+		o.Address, o.Gateways = node, netvirt.NewGatewayList(all...)
+		m.Add(o)
+	}
+	return m
+}
+
+// forgetNeighbours makes the pods resolve their gateways again, which have another MAC address in another layout.
+func forgetNeighbours(t *testing.T, lab *ovnhost.Lab) {
+	t.Helper()
+	require.NoError(t, lab.Sync(t.Context()))
+	for _, p := range livePods {
+		_, err := lab.Exec(t.Context(), p.iface(), "ip", "neigh", "flush", "all")
+		require.NoError(t, err)
+	}
+}
+
+// requireAllReach checks that the pods reach each other, and their services.
+func requireAllReach(t *testing.T, lab *ovnhost.Lab) {
+	t.Helper()
+	for _, from := range livePods {
+		for _, to := range livePods {
+			requireReach(t, lab, from, to, true)
+		}
+		if netip.MustParseAddr(from.address).Is4() {
+			require.Contains(t, []string{"other-host", "routed"}, page(t, lab, from, vip), from.iface())
+			require.Equal(t, "other-host", page(t, lab, from, netip.AddrPortFrom(everyIP.Addr(), 8080)), from.iface())
+		} else {
+			require.Equal(t, "six", page(t, lab, from, netip.AddrPortFrom(everyIPv6.Addr(), 8080)), from.iface())
+		}
+	}
 }
 
 func sameFamily(a, b livePod) bool {

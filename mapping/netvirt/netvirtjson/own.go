@@ -22,11 +22,12 @@ func transits(objects iter.Seq[netvirt.Object]) any {
 type jsonNode struct {
 	Address  netip.Addr `json:"address"`
 	HostName string     `json:"host-name,omitempty"`
+	Gateways []string   `json:"gateway,omitempty"`
 }
 
 func nodes(objects iter.Seq[netvirt.Object]) any {
 	return list("node", each(objects, func(o netvirt.Node) jsonNode {
-		return jsonNode{o.Address, o.HostName}
+		return jsonNode{o.Address, o.HostName, o.Gateways.Strings()}
 	}))
 }
 

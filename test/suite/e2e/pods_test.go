@@ -24,6 +24,8 @@ type cluster struct {
 	t    *testing.T
 	lab  *ovnhost.Lab
 	rest rest
+	// byNode: OVN has a switch for each node, and none for an elan-instance.
+	byNode bool
 }
 
 // pod is a pod that runs on a host.
@@ -215,6 +217,9 @@ func (c *cluster) sameNames(tree, list, table string, want map[string]bool) erro
 	}
 	if err := sameSet(wanted, names); err != nil {
 		return fmt.Errorf("RESTCONF: %s: %w", list, err)
+	}
+	if c.byNode {
+		return nil
 	}
 	out, err := c.lab.NBCtl(c.t.Context(), "--bare", "--columns=name", "list", table)
 	if err != nil {

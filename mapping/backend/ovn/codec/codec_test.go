@@ -11,12 +11,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var testCodec = Codec{"owner"}
+var testCodec = Codec{Owner: "owner"}
 
 // TestUUIDs: the UUID of a row never changes, because databases contain it.
 func TestUUIDs(t *testing.T) {
 	k := netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}
-	require.Equal(t, "a4fdca33-d331-5c26-9109-57a7d7964473", Codec{"coe-bridge"}.uuid(nb.LogicalSwitchPortTable, k, ""))
+	require.Equal(t, "a4fdca33-d331-5c26-9109-57a7d7964473", Codec{Owner: "coe-bridge"}.uuid(nb.LogicalSwitchPortTable, k, ""))
 }
 
 func TestTransitPair(t *testing.T) {

@@ -35,6 +35,9 @@
 //	service       Service, ServiceVIP…, GatewayVIP…, FloatingIP…         Load_Balancer per protocol, and per place with other endpoints;
 //	                                                                     per gateway and protocol a Load_Balancer, and for each
 //	                                                                     restricted GatewayVIP two ACLs on the gateway's switch
+//
+// These are the rows of LayoutELAN. LayoutNode has others for nodes, elan-instances, vpn-instances and subnets, and other
+// routes for addresses outside subnets; see byNode.
 package codec
 
 import (
@@ -106,7 +109,7 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 	case netvirt.KindTransit:
 		c.encodeTransit(set, head, objects)
 	case netvirt.KindNode:
-		c.encodeNode(set, head, objects)
+		c.encodeNode(set, head, objects, look)
 	case netvirt.KindNodeNetwork:
 		c.encodeNodeNetwork(set, head, objects)
 	case netvirt.KindManagementPort:
@@ -145,15 +148,17 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	case *nb.LogicalSwitch:
 		return decodeSwitch(head, r)
 	case *nb.LogicalRouterPort:
-		return decodeSubnet(head, r)
+		return decodeGatewayPort(head, r)
 	case *nb.LogicalSwitchPort:
-		return decodeSwitchPort(head, r)
+		return c.decodeSwitchPort(head, r)
 	case *nb.LoadBalancer:
 		return decodeService(head, r)
 	case *nb.LoadBalancerGroup:
 		return c.decodeNode(r)
 	case *nb.PortGroup:
-		return decodeACL(head, r)
+		return decodePortGroup(head, r)
+	case *nb.DHCPOptions:
+		return decodeDHCPOptions(r)
 	case *nb.AddressSet:
 		return decodeRemoteGroup(head, r)
 	}

@@ -45,6 +45,7 @@ const (
 	idAdjacency  = "coe-bridge/adjacency/"        // and the address
 	idNetwork    = "coe-bridge/network"
 	idAddress    = "coe-bridge/address"
+	idHostName   = "coe-bridge/host-name"
 	idServiceIP  = "coe-bridge/service-address"
 	idEdgeIP     = "coe-bridge/edge-address"
 	idMAC        = "coe-bridge/mac-address"
@@ -85,7 +86,8 @@ var space = uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00")
 
 // Codec turns groups of objects into rows, and back, for one owner.
 type Codec struct {
-	Owner string
+	Owner  string
+	Layout Layout
 }
 
 // uuid returns the UUID of a row: a hash of its owner, table, group and role. So a row

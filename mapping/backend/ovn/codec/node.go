@@ -49,9 +49,10 @@ var (
 
 // encodeNode adds the group of the load balancers whose endpoints depend on where the client is, for
 // the pods of a node. The table has no external_ids, so the group's name holds the node.
-func (c Codec) encodeNode(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
+func (c Codec) encodeNode(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	if o, ok := head[netvirt.Node](objects, k); ok {
 		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.nodeGroup() + o.Address.String() + "/" + o.HostName})
+		c.arrangement().node(set, k, o, look)
 	}
 }
 
@@ -66,10 +67,10 @@ func (c Codec) parseNodeGroup(name string) (o netvirt.Node, ok bool) {
 	return netvirt.Node{Address: a, HostName: host}, found && split && err == nil
 }
 
-// decodeNode decodes the group of encodeNode.
+// decodeNode decodes the group of encodeNode. In LayoutNode another row holds the node.
 func (c Codec) decodeNode(group *nb.LoadBalancerGroup) []netvirt.Object {
 	o, ok := c.parseNodeGroup(group.Name)
-	if !ok {
+	if !ok || c.Layout == LayoutNode {
 		return nil
 	}
 	return []netvirt.Object{o}

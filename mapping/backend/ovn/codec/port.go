@@ -38,6 +38,10 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	if !ok {
 		return
 	}
+	switchUUID, ok := c.arrangement().switchOf(p, look)
+	if !ok {
+		return
+	}
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.PortUUID(k), Name: k.Name,
 		Addresses: p.addresses(), PortSecurity: p.addresses(), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
@@ -55,11 +59,11 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 			c.dhcp(lsp, a)
 		}
 		if !a.Network.Contains(a.Address) {
-			c.hostRoute(set, k, p.vpn.VPN, a, look)
+			c.arrangement().host(set, k, p, a, look)
 		}
 	}
 	set.Add(lsp)
-	set.Link(nb.LogicalSwitchTable, c.switchUUID(p.elan.ELAN), "ports", lsp.UUID)
+	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
 	c.join(set, lsp.UUID, p, look)
 }
 
@@ -76,17 +80,20 @@ func (c Codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
 	}
 }
 
-// hostRoute adds the routes to an address that is outside its subnet: on the vpn's
+// roleHost, and an address, is the role of the routes to the address of a port that is outside its subnet.
+const roleHost = "host "
+
+// host adds the routes to an address that is outside its subnet: on the vpn's
 // router, which also needs the MAC address, and on the transit.
-func (c Codec) hostRoute(set *ovsdb.RowSet, k netvirt.Key, vpn string, a netvirt.Adjacency, look Lookup) {
+func (c byELAN) host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacency, look Lookup) {
 	var (
-		role = "host " + a.Address.String()
-		to   = netip.PrefixFrom(a.Address, a.Address.BitLen())
+		role = roleHost + a.Address.String()
+		to   = single(a.Address)
 		via  = gatewayPort(a.ELAN, a.Network)
 	)
-	c.route(set, k, role, c.routerUUID(vpnKey(vpn)), to, a.Address, via)
+	c.route(set, k, role, c.routerUUID(vpnKey(p.vpn.VPN)), to, a.Address, via)
 	c.bindMAC(set, k, role, via, a.Address, a.MAC)
-	if vpn, ok := lookVPN(look, vpn); ok {
+	if vpn, ok := lookVPN(look, p.vpn.VPN); ok {
 		c.transitRoute(set, k, roleTransit+" "+role, vpn, to)
 		c.wayOut(set, k, roleWayOut+" "+role, vpn, a.ELAN, to, look)
 	}
@@ -136,9 +143,9 @@ func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
-// decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort.
+// decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort, or of a node's switch.
 // Other switch ports hold no object.
-func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
+func (c Codec) decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	switch k.Kind {
 	case netvirt.KindInterface:
 		return decodePort(k, lsp)
@@ -146,6 +153,8 @@ func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object
 		return decodeManagementPort(k, lsp)
 	case netvirt.KindNodePort:
 		return decodeNodePort(k, lsp)
+	case netvirt.KindNode:
+		return c.decodeNodeSwitch(lsp)
 	}
 	return nil
 }

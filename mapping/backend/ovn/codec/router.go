@@ -52,18 +52,25 @@ func (c Codec) elsewhereUUID(transit netvirt.Key) string {
 	return c.uuid(nb.LoadBalancerGroupTable, transit, "elsewhere")
 }
 
-// encodeVPN adds the router of a namespace, and the group of the load balancers of its
-// services. If the vpn-instance has a transit, a pair of router ports connects the
-// router to it, and the router's default routes lead there.
+// encodeVPN adds the group of the load balancers of the services of a namespace, and what its vpn-instance is in the
+// layout.
 func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
-	o, ok := head[netvirt.VPNInstance](objects, k)
-	if !ok {
-		return
+	if o, ok := head[netvirt.VPNInstance](objects, k); ok {
+		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.Owner + "/vpn/" + o.Name})
+		c.arrangement().vpn(set, k, o)
 	}
+}
+
+// vpnIDs returns external_ids with all fields of a vpn-instance.
+func (c Codec) vpnIDs(k netvirt.Key, o netvirt.VPNInstance) map[string]string {
+	return c.mark(k, "", idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)
+}
+
+// vpn adds the router of a namespace. If the vpn-instance has a transit, a pair of router ports connects the
+// router to it, and the router's default routes lead there.
+func (c byELAN) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 	router := c.routerUUID(k)
-	set.Add(&nb.LogicalRouter{UUID: router, Name: o.Name, ExternalIDs: c.mark(k, "",
-		idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)})
-	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.Owner + "/vpn/" + o.Name})
+	set.Add(&nb.LogicalRouter{UUID: router, Name: o.Name, ExternalIDs: c.vpnIDs(k, o)})
 	if o.Transit == "" {
 		return
 	}
@@ -153,25 +160,35 @@ func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	case netvirt.KindTransit:
 		return []netvirt.Object{netvirt.Transit{RouteTarget: head.Name}}
 	case netvirt.KindVPNInstance:
-		return []netvirt.Object{netvirt.VPNInstance{
-			Name: head.Name, Namespace: r.ExternalIDs[idNamespace],
-			RouteDistinguisher: r.ExternalIDs[idRD], Transit: r.ExternalIDs[idTransit],
-		}}
+		return decodeVPN(head, r.ExternalIDs)
 	case netvirt.KindGateway:
 		return decodeGateway(head, r)
 	}
 	return nil
 }
 
-// encodeELAN adds the switch of a namespace on a node. Its pods reach the services of
-// all namespaces that share the transit or, without a transit, of their own namespace.
+// decodeVPN decodes the external_ids of vpnIDs.
+func decodeVPN(head netvirt.Key, ids map[string]string) []netvirt.Object {
+	return []netvirt.Object{netvirt.VPNInstance{
+		Name: head.Name, Namespace: ids[idNamespace], RouteDistinguisher: ids[idRD], Transit: ids[idTransit],
+	}}
+}
+
 func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	o, ok := head[netvirt.ELANInstance](objects, k)
-	if !ok {
-		return
+	if o, ok := head[netvirt.ELANInstance](objects, k); ok {
+		c.arrangement().elan(set, k, o, look)
 	}
-	s := &nb.LogicalSwitch{UUID: c.switchUUID(o.Name), Name: o.Name, ExternalIDs: c.mark(k, "",
-		idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10))}
+}
+
+// elanIDs returns external_ids with all fields of an elan-instance.
+func (c Codec) elanIDs(k netvirt.Key, o netvirt.ELANInstance) map[string]string {
+	return c.mark(k, "", idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10))
+}
+
+// elan adds the switch of a namespace on a node. Its pods reach the services of
+// all namespaces that share the transit or, without a transit, of their own namespace.
+func (c byELAN) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup) {
+	s := &nb.LogicalSwitch{UUID: c.switchUUID(o.Name), Name: o.Name, ExternalIDs: c.elanIDs(k, o)}
 	if vpn, ok := lookVPNOf(look, string(o.Scope())); ok {
 		s.LoadBalancerGroup = []string{c.balancersUUID(reach(vpn))}
 		if vpn.Transit != "" {
@@ -209,15 +226,31 @@ func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindNodeNetwork:
 		return decodeNodeNetwork(s)
-	case netvirt.KindGateway:
+	case netvirt.KindGateway, netvirt.KindNode:
 		return nil
 	case netvirt.KindEgressIP:
 		return decodeEgressIP(head, s)
 	}
-	id, _ := strconv.ParseUint(s.ExternalIDs[idVNI], 10, 32)
+	return decodeELAN(head, s.ExternalIDs)
+}
+
+// decodeELAN decodes the external_ids of elanIDs.
+func decodeELAN(head netvirt.Key, ids map[string]string) []netvirt.Object {
+	id, _ := strconv.ParseUint(ids[idVNI], 10, 32)
 	return []netvirt.Object{netvirt.ELANInstance{
-		Name: head.Name, SegmentType: netvirt.SegmentType(s.ExternalIDs[idSegment]), SegmentationID: uint32(id),
+		Name: head.Name, SegmentType: netvirt.SegmentType(ids[idSegment]), SegmentationID: uint32(id),
 	}}
+}
+
+// decodePortGroup decodes the group of an acl, or the group that stands for an elan-instance or a vpn-instance.
+func decodePortGroup(head netvirt.Key, group *nb.PortGroup) []netvirt.Object {
+	switch head.Kind {
+	case netvirt.KindELANInstance:
+		return decodeELAN(head, group.ExternalIDs)
+	case netvirt.KindVPNInstance:
+		return decodeVPN(head, group.ExternalIDs)
+	}
+	return decodeACL(head, group)
 }
 
 // mac is a hardware address.

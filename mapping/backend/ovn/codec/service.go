@@ -67,7 +67,7 @@ func (c Codec) encodePlaces(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Service,
 	transit := transitKey(netvirt.CommonRouteTarget)
 	shared := look(transit) != nil
 	vpn, found := lookVPNOf(look, o.Namespace)
-	isolated := found && vpn.Transit == ""
+	isolated := found && vpn.Transit == "" && c.Layout != LayoutNode
 	if shared {
 		set.Link(nb.LoadBalancerGroupTable, c.elsewhereUUID(transit), "load_balancer", lb.UUID)
 	}

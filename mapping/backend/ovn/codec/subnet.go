@@ -47,29 +47,24 @@ func (c Codec) dhcpUUID(elan string, prefix netip.Prefix) string {
 	return c.uuid(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
 }
 
-// encodeSubnet adds the subnet's gateway, which is a port of the vpn's router behind a
+func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
+	if o, ok := head[netvirt.Subnet](objects, k); ok {
+		c.arrangement().subnet(set, k, o, look)
+	}
+}
+
+// subnet adds the subnet's gateway, which is a port of the vpn's router behind a
 // port of the elan's switch; the DHCP options of its pods; and the transit's route to it.
 // A subnet that holds only its gateway gets neither DHCP options nor a route.
-func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	o, ok := head[netvirt.Subnet](objects, k)
-	if !ok {
-		return
-	}
+func (c byELAN) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
 	port := c.gateway(k, o)
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
-	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: gatewaySwitchPort(o.ELAN, o.Prefix), Type: "router",
-		Addresses: []string{"router"}, Options: map[string]string{"router-port": port.Name}, ExternalIDs: c.mark(k, ""),
-	}
-	set.Add(lsp)
-	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.ELAN), "ports", lsp.UUID)
+	c.switchPort(set, k, gatewaySwitchPort(o.ELAN, o.Prefix), port.Name, c.switchUUID(o.ELAN))
 	if o.Prefix.IsSingleIP() {
 		return
 	}
-	set.Add(&nb.DHCPOptions{
-		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.mark(k, ""),
-	})
+	set.Add(c.dhcpOptions(k, o))
 	if vpn, ok := lookVPN(look, o.VPN); ok {
 		c.transitRoute(set, k, roleTransit, vpn, o.Prefix)
 		c.wayOut(set, k, roleWayOut, vpn, o.ELAN, o.Prefix, look)
@@ -80,15 +75,29 @@ func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mo
 func (c Codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
-		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()},
-		ExternalIDs: c.mark(k, "", idELAN, o.ELAN, idVPN, o.VPN, idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(),
-			idDNS, string(o.DNS), idLease, strconv.FormatUint(uint64(o.LeaseTime), 10)),
+		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()}, ExternalIDs: c.subnetIDs(k, o),
 	}
 	if o.Gateway.Is6() && !o.Prefix.IsSingleIP() {
-		// A host gets its address by DHCP and its gateway by router advertisement.
-		port.Ipv6RaConfigs = map[string]string{"address_mode": "dhcpv6_stateful"}
+		port.Ipv6RaConfigs = raConfigs()
 	}
 	return port
+}
+
+// raConfigs returns the router advertisements of a gateway: a host gets its address by DHCP and its gateway by router
+// advertisement.
+func raConfigs() map[string]string { return map[string]string{"address_mode": "dhcpv6_stateful"} }
+
+// subnetIDs returns external_ids with all fields of a subnet.
+func (c Codec) subnetIDs(k netvirt.Key, o netvirt.Subnet) map[string]string {
+	return c.mark(k, "", idELAN, o.ELAN, idVPN, o.VPN, idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(),
+		idDNS, string(o.DNS), idLease, strconv.FormatUint(uint64(o.LeaseTime), 10))
+}
+
+// dhcpOptions returns the DHCP options of the pods of a subnet.
+func (c Codec) dhcpOptions(k netvirt.Key, o netvirt.Subnet) *nb.DHCPOptions {
+	return &nb.DHCPOptions{
+		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.mark(k, ""),
+	}
 }
 
 func dhcpOptions(o netvirt.Subnet) map[string]string {
@@ -112,13 +121,17 @@ func dhcpOptions(o netvirt.Subnet) map[string]string {
 	return options
 }
 
-// decodeSubnet decodes the router port of encodeSubnet. A subnet with unreadable fields
-// has no gateway.
-func decodeSubnet(head netvirt.Key, port *nb.LogicalRouterPort) []netvirt.Object {
+// decodeGatewayPort decodes the router port of a subnet. Other router ports hold no object.
+func decodeGatewayPort(head netvirt.Key, port *nb.LogicalRouterPort) []netvirt.Object {
 	if head.Kind != netvirt.KindSubnet {
 		return nil
 	}
-	ids := port.ExternalIDs
+	return decodeSubnet(port.ExternalIDs)
+}
+
+// decodeSubnet decodes the external_ids of subnetIDs. A subnet with unreadable fields
+// has no gateway.
+func decodeSubnet(ids map[string]string) []netvirt.Object {
 	prefix, _ := netip.ParsePrefix(ids[idPrefix])
 	gateway, _ := netip.ParseAddr(ids[idGateway])
 	dns, _ := netvirt.ParseAddrList(ids[idDNS])

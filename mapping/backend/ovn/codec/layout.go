@@ -1,0 +1,80 @@
+package codec
+
+import (
+	"fmt"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Layout is how a codec arranges pods in logical switches.
+type Layout string
+
+// The layouts. The empty Layout is LayoutELAN.
+const (
+	// LayoutELAN: a switch for each elan-instance, and a router for each vpn-instance.
+	LayoutELAN Layout = "elan"
+	// LayoutNode: a switch for each node, and one router, the transit's. An elan-instance and a vpn-instance are
+	// Port_Groups. It has no isolated vpn-instances.
+	LayoutNode Layout = "node"
+)
+
+// ParseLayout parses a layout.
+func ParseLayout(text string) (Layout, error) {
+	switch l := Layout(text); l {
+	case LayoutELAN, LayoutNode:
+		return l, nil
+	}
+	return "", fmt.Errorf("layout %q: want %s or %s", text, LayoutELAN, LayoutNode)
+}
+
+// arrangement encodes the groups whose rows depend on the layout.
+type arrangement interface {
+	// node adds the rows of a node beside its Load_Balancer_Group.
+	node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Lookup)
+	elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup)
+	// vpn adds the rows of a vpn-instance beside its Load_Balancer_Group.
+	vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance)
+	subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup)
+	// switchOf returns the UUID of the switch of a port. It is not ok if the port cannot have rows yet.
+	switchOf(p port, look Lookup) (uuid string, ok bool)
+	// host adds the routes to an address of a port that is outside its subnet.
+	host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacency, look Lookup)
+}
+
+func (c Codec) arrangement() arrangement {
+	if c.Layout == LayoutNode {
+		return byNode{c}
+	}
+	return byELAN{c}
+}
+
+// byELAN is LayoutELAN.
+type byELAN struct{ Codec }
+
+func (byELAN) node(*ovsdb.RowSet, netvirt.Key, netvirt.Node, Lookup) {}
+
+func (c byELAN) switchOf(p port, _ Lookup) (string, bool) { return c.switchUUID(p.elan.ELAN), true }
+
+// IsFormer reports whether a row of a group is a switch of pods in the other layout. When it is deleted, the server
+// deletes the ports that are still on it.
+func (c Codec) IsFormer(head netvirt.Key, r ovsdb.Row) bool {
+	of := netvirt.KindNode
+	if c.Layout == LayoutNode {
+		of = netvirt.KindELANInstance
+	}
+	_, is := r.Value.(*nb.LogicalSwitch)
+	return is && head.Kind == of
+}
+
+// switchPort adds the port of a switch that a router port is connected to.
+func (c Codec) switchPort(set *ovsdb.RowSet, k netvirt.Key, name, routerPort, switchUUID string) *nb.LogicalSwitchPort {
+	lsp := &nb.LogicalSwitchPort{
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: name, Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort}, ExternalIDs: c.mark(k, ""),
+	}
+	set.Add(lsp)
+	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
+	return lsp
+}
