@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strings"
 	"sync"
 	"time"
 
@@ -27,6 +28,7 @@ type stream struct {
 
 	mu       sync.Mutex
 	answered []bool // by number of the packet
+	sent     []time.Time
 	last     time.Time
 }
 
@@ -91,7 +93,7 @@ func (s *stream) send() {
 		case <-tick.C:
 		}
 		s.mu.Lock()
-		s.answered = append(s.answered, false)
+		s.answered, s.sent = append(s.answered, false), append(s.sent, time.Now())
 		s.mu.Unlock()
 		_, _ = s.conn.Write(binary.BigEndian.AppendUint64(nil, number)) // a lost packet has no answer
 	}
@@ -121,14 +123,14 @@ func (s *stream) requireComplete() {
 	bridgetest.Await(s.c.t, sendEvery, answerTime*10, "all packets are answered", func() error {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		lost := 0
-		for _, answered := range s.answered {
+		var lost []string
+		for number, answered := range s.answered {
 			if !answered {
-				lost++
+				lost = append(lost, s.sent[number].UTC().Format("15:04:05.000"))
 			}
 		}
-		if lost > 0 {
-			return fmt.Errorf("%s lost %d of %d packets", s.name, lost, len(s.answered))
+		if len(lost) > 0 {
+			return fmt.Errorf("%s lost %d of %d packets, sent at %s", s.name, len(lost), len(s.answered), strings.Join(lost, " "))
 		}
 		return nil
 	})
