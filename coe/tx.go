@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 )
 
 // Tx changes the Store in a call of Store.Update. It is valid only during the call.
@@ -402,7 +403,16 @@ func (tx *Tx) withNumbers(change func()) {
 
 // SetNetworks sets what was chosen for the cluster; nil deletes it.
 func (tx *Tx) SetNetworks(n *Networks) {
+	had := tx.store.networks
 	tx.withNumbers(func() { tx.store.networks = n })
+	if len(tx.store.gateways) == 0 || had != nil && n != nil && slices.Equal(had.Pods, n.Pods) {
+		return
+	}
+	for name, ns := range tx.store.namespaces {
+		if len(ns.services) > 0 { // gateways do not lead to endpoints outside the ranges of pods
+			tx.dirty[name] = true
+		}
+	}
 }
 
 // SetMisaddressed replaces the problems of nodes whose address has another use.

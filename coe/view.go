@@ -32,7 +32,8 @@ type View struct {
 
 	Nodes    map[netip.Addr]*Node // of the whole cluster, by address
 	Gateways []*Gateway           // sorted by node
-	// Numbers and Networks are as in a ClusterView. Only a namespace with host ports is marked if they change.
+	// Numbers and Networks are as in a ClusterView. Only namespaces with host ports are marked if they change, and those with
+	// services if the ranges of pods change.
 	Numbers  map[netip.Addr]*NodeFact
 	Networks *Networks
 	// PolicySet is of the whole cluster. It is not nil.

@@ -16,13 +16,20 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 	if len(gateways) == 0 {
 		return
 	}
-	external := b.externalAtGateways(b.Gateways)
+	external, reported := b.externalAtGateways(b.Gateways), map[*coe.Service]bool{}
 	for _, e := range exposures {
 		targets, accepted := b.accepted[e.service]
 		if !accepted || e.health || !b.leadsAtGateways(e, external) {
 			continue
 		}
 		all, of := b.sortedEndpoints(e, targets), b.exposedTargets(e.service, targets)
+		if at := slices.IndexFunc(all, b.isOutside); at >= 0 {
+			if !reported[e.service] { // one problem is enough: there may be hundreds
+				b.unenforced("service", e.service.UID, e.service.Name, fmt.Sprintf(
+					"gateways do not lead to endpoints outside the network of pods and nodes, such as %s: clients outside reach these by node ports of nodes", all[at].Addr()))
+			}
+			reported[e.service], all = true, slices.DeleteFunc(all, b.isOutside)
+		}
 		for _, g := range gateways {
 			v := b.gatewayVIP(e, g, all)
 			if e.service.Local {
@@ -35,6 +42,16 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 			b.rest.Add(v)
 		}
 	}
+}
+
+// isOutside reports whether an endpoint is outside the network of pods and nodes. A gateway sends no packet from outside
+// back there.
+func (b *builder) isOutside(endpoint netip.AddrPort) bool {
+	a := endpoint.Addr()
+	if b.Networks == nil || b.pods[a] != nil || b.Nodes[a] != nil || b.Networks.Nodes.IsValid() && b.Networks.Nodes.Contains(a) {
+		return false
+	}
+	return !slices.ContainsFunc(b.Networks.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // serving returns the gateways with services.

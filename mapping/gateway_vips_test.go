@@ -60,6 +60,30 @@ func TestGatewayVIPs(t *testing.T) {
 	require.Empty(t, problems)
 	require.ElementsMatch(t, all, vips)
 
+	within := slices.Clone(all)
+	for i := range within {
+		within[i].Endpoints = "10.11.2.28:8080"
+	}
+	networks := &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, Pods: []netip.Prefix{netip.MustParsePrefix("10.11.0.0/16")}}
+	vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) { v.Networks = networks }), s)
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.NotEnforced, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "gateways do not lead to endpoints outside the network of pods and nodes, such as 172.30.1.9")
+	require.ElementsMatch(t, within, vips)
+	for _, inside := range []func(*coe.View){
+		func(v *coe.View) { v.Nodes = map[netip.Addr]*coe.Node{netip.MustParseAddr("172.30.1.9"): {}} },
+		func(v *coe.View) {
+			v.Networks = &coe.Networks{Pods: []netip.Prefix{netip.MustParsePrefix("172.30.0.0/16")}}
+		},
+	} {
+		vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) {
+			v.Networks = networks
+			inside(v)
+		}), s)
+		require.Empty(t, problems)
+		require.ElementsMatch(t, all, vips)
+	}
+
 	local := slices.Clone(all)
 	for i := range local {
 		local[i].Local, local[i].Endpoints = true, "10.11.2.28:8080"

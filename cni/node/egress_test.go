@@ -1,6 +1,7 @@
 package node
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -138,4 +139,19 @@ func TestEgressRules(t *testing.T) {
 		require.Equal(t, want, changed)
 	}
 	require.NotContains(t, r.run("ip", "-n", r.node, "rule"), "206")
+}
+
+// A failure of one egress address fails neither the others nor the connection of the node.
+func TestOutcomeOfWays(t *testing.T) {
+	var o outcome
+	broken := errors.New("broken")
+	require.True(t, o.step("coeg1-2", "link", func() (bool, error) { return true, nil }))
+	require.False(t, o.step("coeg2-2", "link", func() (bool, error) { return false, broken }))
+	o.note("coeg2-2", "port", true, nil)
+	require.NoError(t, o.err)
+	require.Equal(t, map[string]error{"coeg2-2": errors.Join(broken)}, o.ways)
+	require.ErrorIs(t, o.ofWays(), broken)
+	require.Equal(t, []string{"link", "port"}, o.changes)
+	o.note(portName, "port", true, broken)
+	require.ErrorIs(t, o.err, broken)
 }
