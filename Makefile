@@ -95,7 +95,7 @@ test-odl: deps odl
 csit: deps
 	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
-# conformance: run Kubernetes' own network tests on three nodes (root)
+# conformance: run Kubernetes' own network tests on seven nodes (root)
 conformance: deps kube build
 	go run ./test/suite/conformance
 

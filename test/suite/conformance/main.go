@@ -1,6 +1,6 @@
 // Command conformance runs the network tests of Kubernetes' own end-to-end suite, [sig-network], on
-// a cluster of three nodes, each in its own zone. coe-bridge is installed there as docs/kubernetes.md says. passing.txt has
-// the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
+// a cluster of a control-plane node, which runs no pods of the tests, and six nodes in three zones. coe-bridge is installed
+// there as docs/kubernetes.md says. passing.txt has the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
 // suite has a test that is in neither file.
 //
 // The suite is built from the module of the Kubernetes that runs. The images of its pods are made
@@ -67,7 +67,7 @@ func run(ctx context.Context) error {
 
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
-	flag.IntVar(&o.nodes, "nodes", 3, "number of nodes, which are in three zones")
+	flag.IntVar(&o.nodes, "nodes", 6, "number of nodes beside the control-plane node, in three zones")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests in passing.txt", func(text string) error {
 		o.only, err = regexp.Compile(text)
@@ -136,7 +136,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		return nil, err
 	}
 	var names []string
-	for i := range o.nodes {
+	for i := range 1 + o.nodes {
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
 	lab, err := kubelab.Start(ctx, kubelab.Config{
@@ -152,13 +152,22 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 	return lab, nil
 }
 
-// prepare puts the nodes of a cluster into zones, installs coe-bridge, and starts the load balancer.
+// prepare puts the nodes of a cluster into zones, keeps pods from the control-plane node, installs coe-bridge, and starts
+// the load balancer.
 func prepare(ctx context.Context, lab *kubelab.Lab, suite *suite) error {
+	patch := func(n *kubelab.Node, format string, args ...any) error {
+		_, err := lab.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType,
+			fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+		return err
+	}
 	for i, n := range lab.Nodes {
-		zone := fmt.Appendf(nil, `{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone%d"}}}`, i%3+1)
-		if _, err := lab.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.MergePatchType, zone, metav1.PatchOptions{}); err != nil {
+		if err := patch(n, `{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone%d"}}}`, i%3+1); err != nil {
 			return fmt.Errorf("put node %s into a zone: %w", n.Name, err)
 		}
+	}
+	taint := `{"spec":{"taints":[{"key":"node-role.kubernetes.io/control-plane","effect":"NoSchedule"}]}}`
+	if err := patch(lab.Nodes[0], taint); err != nil {
+		return fmt.Errorf("keep pods from node %s: %w", lab.Nodes[0].Name, err)
 	}
 	if err := lab.Install(ctx); err != nil {
 		return err
