@@ -29,7 +29,7 @@ import (
 )
 
 // runTimeout bounds a whole run, including the builds of the first run.
-const runTimeout = 2 * time.Hour
+const runTimeout = 3 * time.Hour
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

@@ -19,7 +19,7 @@ import (
 
 const (
 	// testTimeout bounds a test without its cleanup.
-	testTimeout = 20 * time.Minute
+	testTimeout = 40 * time.Minute
 	// endTimeout bounds the cleanup of a test.
 	endTimeout = 3 * time.Minute
 )

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -32,6 +33,7 @@ type balancer struct {
 type balanced struct {
 	address netip.Addr
 	health  int32        // the port of health checks; 0 if each node serves
+	sticky  bool         // a client keeps its node
 	nodes   []netip.Addr // of the cluster
 }
 
@@ -77,6 +79,7 @@ func (b *balancer) EnsureLoadBalancer(_ context.Context, _ string, s *v1.Service
 		b.services[s.UID] = one
 	}
 	one.health, one.nodes = 0, addressesOf(nodes)
+	one.sticky = s.Spec.SessionAffinity == v1.ServiceAffinityClientIP
 	if s.Spec.ExternalTrafficPolicy == v1.ServiceExternalTrafficPolicyLocal {
 		one.health = s.Spec.HealthCheckNodePort
 	}
@@ -131,6 +134,11 @@ func addressesOf(nodes []*v1.Node) (all []netip.Addr) {
 	return all
 }
 
+// spread makes the kernel choose a node for each connection of a client.
+func spread() error {
+	return os.WriteFile("/proc/sys/net/ipv4/fib_multipath_hash_policy", []byte("1"), 0o644)
+}
+
 // routeInterval is how often routes are compared with services and the health of nodes.
 const routeInterval = 300 * time.Millisecond
 
@@ -183,7 +191,7 @@ func whole(a netip.Addr) *net.IPNet {
 	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
 }
 
-// healthy returns the nodes that serve each address.
+// healthy returns the nodes to which each address leads: those that serve it, and one of them if clients keep their node.
 func (b *balancer) healthy(ctx context.Context) map[netip.Addr][]netip.Addr {
 	b.mu.Lock()
 	all := make([]balanced, 0, len(b.services))
@@ -193,9 +201,13 @@ func (b *balancer) healthy(ctx context.Context) map[netip.Addr][]netip.Addr {
 	b.mu.Unlock()
 	serving := map[netip.Addr][]netip.Addr{}
 	for _, s := range all {
-		serving[s.address] = slices.DeleteFunc(slices.Clone(s.nodes), func(n netip.Addr) bool {
+		nodes := slices.DeleteFunc(slices.Clone(s.nodes), func(n netip.Addr) bool {
 			return s.health != 0 && !b.serves(ctx, n, s.health)
 		})
+		if s.sticky && len(nodes) > 1 {
+			nodes = nodes[:1]
+		}
+		serving[s.address] = nodes
 	}
 	return serving
 }

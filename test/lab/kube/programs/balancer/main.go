@@ -57,6 +57,9 @@ func run(ctx context.Context) error {
 		return err
 	}
 	b := newBalancer(addresses, source)
+	if err := spread(); err != nil {
+		return err
+	}
 	shared := informers.NewSharedInformerFactory(client, 0)
 	c, err := service.New(cloud{balancer: b}, client, shared.Core().V1().Services(), shared.Core().V1().Nodes(), "test", featuregate.NewFeatureGate())
 	if err != nil {
