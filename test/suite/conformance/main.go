@@ -155,13 +155,13 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 // prepare puts the nodes of a cluster into zones, keeps pods from the control-plane node, installs coe-bridge, and starts
 // the load balancer.
 func prepare(ctx context.Context, lab *kubelab.Lab, suite *suite) error {
-	patch := func(n *kubelab.Node, format string, args ...any) error {
-		_, err := lab.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType,
-			fmt.Appendf(nil, format, args...), metav1.PatchOptions{})
+	patch := func(n *kubelab.Node, patch string) error {
+		_, err := lab.Client().CoreV1().Nodes().Patch(ctx, n.Name, types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{})
 		return err
 	}
 	for i, n := range lab.Nodes {
-		if err := patch(n, `{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone%d"}}}`, i%3+1); err != nil {
+		zone := fmt.Sprintf(`{"metadata":{"labels":{"topology.kubernetes.io/zone":"zone%d"}}}`, i%3+1)
+		if err := patch(n, zone); err != nil {
 			return fmt.Errorf("put node %s into a zone: %w", n.Name, err)
 		}
 	}
