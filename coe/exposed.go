@@ -11,7 +11,8 @@ import (
 
 // ExposedPort is a port on which every node answers for a service.
 type ExposedPort struct {
-	// Address is an external address of the service; zero for all addresses of the nodes.
+	// Address is an external address of the service; zero for all IPv4 addresses of the nodes, :: for all IPv6
+	// addresses. To, Endpoints and Direct are of the same family.
 	Address   netip.Addr `json:"address,omitzero"`
 	Protocol  string     `json:"protocol"` // "tcp", "udp", "sctp"
 	Port      uint16     `json:"port"`
@@ -44,7 +45,7 @@ type ReadyCount struct {
 	Ready map[netip.Addr]int `json:"ready,omitempty"`
 }
 
-// Name identifies the port: "tcp/30080", "tcp/80/192.0.2.10", or "health/30081".
+// Name identifies the port: "tcp/30080", "tcp/30080/::", "tcp/80/192.0.2.10", or "health/30081".
 func (p *ExposedPort) Name() string {
 	number := strconv.Itoa(int(p.Port))
 	switch {

@@ -47,7 +47,7 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 type Exposure struct {
 	coe.ExposedPort
 	Service *coe.Service
-	// All are the IPv4 endpoints on all nodes, sorted.
+	// All are the endpoints on all nodes, sorted.
 	All []netip.AddrPort
 }
 
@@ -103,13 +103,18 @@ type exposedTargets struct {
 	all []target
 	// byNode has the targets that are pods of the namespace, if the service is local.
 	byNode map[netip.Addr][]target
-	local  map[coe.ServicePort]map[netip.Addr][]netip.AddrPort
-	direct map[coe.ServicePort][]netip.AddrPort
+	local  map[portOfFamily]map[netip.Addr][]netip.AddrPort
+	direct map[portOfFamily][]netip.AddrPort
+}
+
+type portOfFamily struct {
+	coe.ServicePort
+	is4 bool
 }
 
 func (b *builder) exposedTargets(s *coe.Service, targets []target) exposedTargets {
 	of := exposedTargets{
-		targets, map[netip.Addr][]target{}, map[coe.ServicePort]map[netip.Addr][]netip.AddrPort{}, map[coe.ServicePort][]netip.AddrPort{},
+		targets, map[netip.Addr][]target{}, map[portOfFamily]map[netip.Addr][]netip.AddrPort{}, map[portOfFamily][]netip.AddrPort{},
 	}
 	if !s.Local {
 		return of
@@ -126,33 +131,34 @@ func (b *builder) exposedTargets(s *coe.Service, targets []target) exposedTarget
 func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	p := coe.ExposedPort{Protocol: e.at.Protocol, Port: e.at.Port, Namespace: b.Namespace}
 	if e.health {
-		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: readyByNode(of.byNode)}
+		p.Health = &coe.ReadyCount{Service: e.service.Name, Ready: b.readyByNode(of.byNode)}
 		return p
 	}
 	p.To = netip.AddrPortFrom(e.to, e.port.Port)
-	if !e.at.Address.IsUnspecified() {
+	if e.at.Address != netip.IPv4Unspecified() {
 		p.Address = e.at.Address
 	}
+	port := portOfFamily{e.port, e.to.Is4()}
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
 	if p.Local = e.service.Local; p.Local {
-		if _, known := of.local[e.port]; !known {
-			of.local[e.port] = b.endpointsByNode(e, of.byNode)
+		if _, known := of.local[port]; !known {
+			of.local[port] = b.endpointsByNode(e, of.byNode)
 		}
-		p.Endpoints = of.local[e.port]
+		p.Endpoints = of.local[port]
 		p.Refuses = len(p.Endpoints) == 0 && len(b.sortedEndpoints(e, of.all)) == 0
 	} else {
-		if _, known := of.direct[e.port]; !known {
-			of.direct[e.port] = b.directEndpoints(e, of)
+		if _, known := of.direct[port]; !known {
+			of.direct[port] = b.directEndpoints(e, of)
 		}
-		p.Direct = of.direct[e.port]
+		p.Direct = of.direct[port]
 	}
 	p.Sticky = e.service.Affinity != 0 && (p.Local || len(p.Direct) > 0)
 	return p
 }
 
-// directEndpoints returns the IPv4 endpoints of a port to which nodes lead clients themselves. There are none if an
+// directEndpoints returns the endpoints of a port to which nodes lead clients themselves. There are none if an
 // endpoint is not a pod of the namespace: only OVN may lead to other addresses, which judges them like those that
 // pods send to. There are none either if there are too many, or if the place of a client decides on the endpoints of
 // the cluster address: such a service can exceed a limit of its own, and then leads nowhere.
@@ -167,9 +173,9 @@ func (b *builder) directEndpoints(e exposure, of exposedTargets) []netip.AddrPor
 	return list
 }
 
-// sortedEndpoints returns the IPv4 endpoints of a port, each once.
+// sortedEndpoints returns the endpoints of a port of the family of its cluster address, each once.
 func (b *builder) sortedEndpoints(e exposure, targets []target) []netip.AddrPort {
-	list := b.endpoints(e.service, true, e.port, targets)
+	list := b.endpoints(e.service, e.to.Is4(), e.port, targets)
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	return slices.Compact(list)
 }
@@ -177,8 +183,8 @@ func (b *builder) sortedEndpoints(e exposure, targets []target) []netip.AddrPort
 // exposure is a port of a service that nodes answer on.
 type exposure struct {
 	service *coe.Service
-	at      coe.VIP    // a port of nodes, or of an external address
-	to      netip.Addr // the cluster address of the service
+	at      coe.VIP    // a port of nodes at the unspecified address of a family, or of an external address
+	to      netip.Addr // the cluster address of the service, of the same family
 	port    coe.ServicePort
 	health  bool // nodes answer health checks themselves, and port is zero
 }
@@ -188,12 +194,12 @@ type exposure struct {
 func (b *builder) exposures() (all []exposure) {
 	owners, external := map[coe.VIP]*coe.Service{}, 0
 	for _, s := range b.Services {
-		to := b.clusterAddress4(s)
+		to := b.ledTo(s)
 		if s.Excess() != "" {
 			continue
 		}
 		b.unreachable(s, to)
-		if !to.IsValid() {
+		if len(to) == 0 {
 			continue
 		}
 		for e := range b.nodePortsOf(s) {
@@ -202,11 +208,11 @@ func (b *builder) exposures() (all []exposure) {
 					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", e.at.Protocol, e.at.Port, owner.Name, owner.UID))
 				continue
 			}
-			owners[e.at], e.to = s, to
-			all = append(all, e)
+			owners[e.at] = s
+			all = append(all, e.inFamilies(to)...)
 		}
 		reported := false
-		for e := range b.externalPortsOf(s) {
+		for e := range b.externalPortsOf(s, to) {
 			if owner := owners[e.at]; owner != nil {
 				if !reported { // one problem is enough: there may be hundreds
 					b.addressTaken(s, e.at, owner)
@@ -220,14 +226,29 @@ func (b *builder) exposures() (all []exposure) {
 						"the external addresses of the namespace have more than %d ports; use another namespace, or remove external addresses", coe.MaxExternalPorts))
 				break
 			}
-			owners[e.at], e.to = s, to
+			owners[e.at] = s
 			all = append(all, e)
 		}
 	}
 	return all
 }
 
-// nodePortsOf returns the claimed node ports of a service.
+// inFamilies returns a node port once for each family of the cluster addresses that nodes lead to. Health checks have no
+// family.
+func (e exposure) inFamilies(to []netip.Addr) (all []exposure) {
+	if e.health {
+		return []exposure{e}
+	}
+	for _, e.to = range to {
+		if e.at.Address = netip.IPv4Unspecified(); e.to.Is6() {
+			e.at.Address = netip.IPv6Unspecified()
+		}
+		all = append(all, e)
+	}
+	return all
+}
+
+// nodePortsOf returns the claimed node ports of a service, without a family.
 func (b *builder) nodePortsOf(s *coe.Service) iter.Seq[exposure] {
 	return func(yield func(exposure) bool) {
 		if !b.servesNodePorts() {
@@ -245,20 +266,21 @@ func (b *builder) nodePortsOf(s *coe.Service) iter.Seq[exposure] {
 	}
 }
 
-// externalPortsOf returns the claimed ports of a service's external addresses, if nodes lead to them. A
-// cluster address of the namespace is not external: nodes route it.
-func (b *builder) externalPortsOf(s *coe.Service) iter.Seq[exposure] {
+// externalPortsOf returns the claimed ports of a service's external addresses, if nodes lead to them: to the cluster
+// address of the same family. A cluster address of the namespace is not external: nodes route it.
+func (b *builder) externalPortsOf(s *coe.Service, to []netip.Addr) iter.Seq[exposure] {
 	return func(yield func(exposure) bool) {
 		if !b.ManagementPorts {
 			return
 		}
 		for _, a := range s.ExternalIPs {
-			if b.restricts(s, a) && len(s.SourceRanges) > coe.MaxSourceRanges {
+			cluster := sameFamily(to, a)
+			if !cluster.IsValid() || b.restricts(s, a) && len(s.SourceRanges) > coe.MaxSourceRanges {
 				continue
 			}
 			for _, p := range s.Ports {
 				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
-				if a.Is4() && b.VIPs[at] && !yield(exposure{service: s, at: at, port: p}) {
+				if b.VIPs[at] && !yield(exposure{service: s, at: at, to: cluster, port: p}) {
 					return
 				}
 			}
@@ -267,10 +289,10 @@ func (b *builder) externalPortsOf(s *coe.Service) iter.Seq[exposure] {
 }
 
 // unreachable reports that nobody reaches the restricted addresses of a service, because nodes cannot lead there.
-// to is its cluster address.
-func (b *builder) unreachable(s *coe.Service, to netip.Addr) {
+// to are its cluster addresses that nodes lead to.
+func (b *builder) unreachable(s *coe.Service, to []netip.Addr) {
 	i := slices.IndexFunc(s.LoadBalancerIPs, func(a netip.Addr) bool {
-		return b.restricts(s, a) && (!a.Is4() || !to.IsValid() || len(s.Ports) == 0 || len(s.SourceRanges) > coe.MaxSourceRanges)
+		return b.restricts(s, a) && (!sameFamily(to, a).IsValid() || len(s.Ports) == 0 || len(s.SourceRanges) > coe.MaxSourceRanges)
 	})
 	switch {
 	case i < 0:
@@ -279,7 +301,8 @@ func (b *builder) unreachable(s *coe.Service, to netip.Addr) {
 			"nobody reaches its load balancer addresses: it has more than %d loadBalancerSourceRanges; combine them", coe.MaxSourceRanges))
 	default:
 		b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
-			"nobody reaches its load balancer address %s: loadBalancerSourceRanges need an IPv4 address, a port, and an IPv4 cluster IP", s.LoadBalancerIPs[i]))
+			"nobody reaches its load balancer address %s: loadBalancerSourceRanges need a port, a cluster IP of the same family, and a prefix of this family in --node-network",
+			s.LoadBalancerIPs[i]))
 	}
 }
 
@@ -289,10 +312,23 @@ func (b *builder) restricts(s *coe.Service, a netip.Addr) bool {
 	return b.ManagementPorts && s.Restricted && slices.Contains(s.LoadBalancerIPs, a)
 }
 
-// clusterAddress4 returns the IPv4 cluster address of a service; zero if it has none.
-func (b *builder) clusterAddress4(s *coe.Service) netip.Addr {
+// ledTo returns the cluster addresses of a service that nodes lead clients to, one of each family.
+func (b *builder) ledTo(s *coe.Service) (all []netip.Addr) {
 	for _, a := range b.clusterAddresses(s) {
-		if a.Is4() && b.holds(s, a, "", 0) {
+		if b.nodesHave(a) && !sameFamily(all, a).IsValid() && b.holds(s, a, "", 0) {
+			all = append(all, a)
+		}
+	}
+	return all
+}
+
+// nodesHave reports whether nodes have addresses of the family of an address in the network of the pods.
+func (b *builder) nodesHave(a netip.Addr) bool { return a.Is4() || b.NodesIPv6 }
+
+// sameFamily returns the first of some addresses that has the family of another one; zero if none has.
+func sameFamily(all []netip.Addr, as netip.Addr) netip.Addr {
+	for _, a := range all {
+		if a.Is4() == as.Is4() {
 			return a
 		}
 	}
@@ -312,7 +348,7 @@ func addressesOf(leases coe.Leases) map[netip.Addr]*coe.Lease {
 	return all
 }
 
-// endpointsByNode returns the IPv4 endpoints of a port, coe.MaxExposedEndpoints on a node at most. A node
+// endpointsByNode returns the endpoints of a port, coe.MaxExposedEndpoints on a node at most. A node
 // has draining endpoints only if it has no others.
 func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) map[netip.Addr][]netip.AddrPort {
 	all := map[netip.Addr][]netip.AddrPort{}
@@ -325,14 +361,14 @@ func (b *builder) endpointsByNode(e exposure, targets map[netip.Addr][]target) m
 	return all
 }
 
-// readyByNode returns how many ready IPv4 targets each node has.
-func readyByNode(targets map[netip.Addr][]target) map[netip.Addr]int {
+// readyByNode returns how many ready pods each node has.
+func (b *builder) readyByNode(targets map[netip.Addr][]target) map[netip.Addr]int {
 	all := map[netip.Addr]int{}
 	for node, here := range targets {
-		ready := map[netip.Addr]bool{}
+		ready := map[coe.LeaseKey]bool{} // a pod can have an address of each family
 		for _, t := range here {
-			if t.addr.Is4() && !t.draining {
-				ready[t.addr] = true
+			if !t.draining {
+				ready[b.pods[t.addr].Key()] = true
 			}
 		}
 		if len(ready) > 0 {
@@ -344,13 +380,14 @@ func readyByNode(targets map[netip.Addr][]target) map[netip.Addr]int {
 
 // unserved returns the settings of a service about clients outside the cluster that have no effect.
 func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
-	reachable := slices.ContainsFunc(b.clusterAddresses(s), netip.Addr.Is4)
-	ports, addresses := reachable && b.servesNodePorts(), reachable && b.ManagementPorts && len(s.Ports) > 0
+	to := slices.DeleteFunc(slices.Clone(b.clusterAddresses(s)), func(a netip.Addr) bool { return !b.nodesHave(a) })
+	led := func(a netip.Addr) bool { return b.ManagementPorts && len(s.Ports) > 0 && sameFamily(to, a).IsValid() }
+	ports := len(to) > 0 && b.servesNodePorts()
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
 	for ignored, is := range map[coe.Ignored]bool{
 		coe.NodePort:            exposes && !ports,
-		coe.ExternalAddress:     !addresses && slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool { return !b.restricts(s, a) }),
-		coe.ExternalPolicyLocal: s.Local && (!exposes || !ports) && (len(s.ExternalIPs) == 0 || !addresses),
+		coe.ExternalAddress:     slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool { return !led(a) && !b.restricts(s, a) }),
+		coe.ExternalPolicyLocal: s.Local && (!exposes || !ports) && !slices.ContainsFunc(s.ExternalIPs, led),
 		coe.HealthCheck:         s.Local && s.HealthPort != 0 && !ports,
 		coe.SourceRanges:        s.Restricted && !b.ManagementPorts,
 	} {

@@ -20,6 +20,13 @@ func exposing() mapping.Settings {
 	return s
 }
 
+// dual is exposing with nodes that have IPv6 addresses too.
+func dual() mapping.Settings {
+	s := exposing()
+	s.NodesIPv6 = true
+	return s
+}
+
 // unmanaged are settings in which nodes have no management ports.
 func unmanaged() mapping.Settings {
 	s := settings
@@ -103,6 +110,33 @@ func TestReaches(t *testing.T) {
 	require.Empty(t, all[0].Gateways)
 }
 
+// A service has its node ports in both families, each with the endpoints of its family. A pod with both counts once as
+// ready.
+func TestExposedPortsOfIPv6(t *testing.T) {
+	v := exposedView(func(s *coe.Service) {
+		s.Local, s.HealthPort, s.Ports = true, 30099, s.Ports[:1]
+	})
+	v.VIPs[coe.PortOnNodes("tcp", 30099)] = true
+	second := netip.MustParseAddr("fd42::28")
+	v.Leases[0].Addresses = append(v.Leases[0].Addresses, coe.LeasedAddress{Address: second})
+	v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, second)
+	node := v.Leases[0].Node
+	at := func(text string) map[netip.Addr][]netip.AddrPort {
+		return map[netip.Addr][]netip.AddrPort{node: {netip.MustParseAddrPort(text)}}
+	}
+	four := coe.ExposedPort{
+		Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:80"), Local: true, Endpoints: at("10.11.2.28:8080"),
+	}
+	six := four
+	six.Address, six.To, six.Endpoints = netip.IPv6Unspecified(), netip.MustParseAddrPort("[fd00:96::1]:80"), at("[fd42::28]:8080")
+	health := coe.ExposedPort{
+		Protocol: "tcp", Port: 30099, Namespace: v.Namespace, Health: &coe.ReadyCount{Service: "web", Ready: map[netip.Addr]int{node: 1}},
+	}
+	require.Equal(t, "tcp/30080/::", six.Name())
+	require.ElementsMatch(t, []coe.ExposedPort{four, six, health}, mapping.ExposedPorts(v, dual()))
+	require.Equal(t, []coe.ExposedPort{four, health}, mapping.ExposedPorts(v, exposing()))
+}
+
 // External addresses are exposed by the ports that the namespace has claimed, in the order of the services.
 func TestExposedAddresses(t *testing.T) {
 	external := netip.MustParseAddr("192.0.2.10")
@@ -125,6 +159,11 @@ func TestExposedAddresses(t *testing.T) {
 	require.Equal(t, "tcp/80/192.0.2.10", web.Name())
 	require.Equal(t, []coe.ExposedPort{web, second}, mapping.ExposedPorts(v, exposing()))
 	_, problems := mapping.Map(v, exposing())
+	require.Len(t, problems, 1, "nodes do not lead to 2001:db8::10")
+	require.Contains(t, problems[0].Message, "external addresses answer pods alone")
+	sixth := coe.ExposedPort{Address: netip.MustParseAddr("2001:db8::10"), Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: netip.MustParseAddrPort("[fd00:96::1]:80")}
+	require.Equal(t, []coe.ExposedPort{web, sixth, second}, mapping.ExposedPorts(v, dual()))
+	_, problems = mapping.Map(v, dual())
 	require.Empty(t, problems)
 
 	without := exposing()
@@ -145,7 +184,7 @@ func TestExposedAddresses(t *testing.T) {
 	web.Local = true
 	web.Endpoints = map[netip.Addr][]netip.AddrPort{v.Leases[0].Node: {netip.MustParseAddrPort("10.11.2.28:8080")}}
 	require.Equal(t, web, mapping.ExposedPorts(v, exposing())[0])
-	_, problems = mapping.Map(v, exposing())
+	_, problems = mapping.Map(v, dual())
 	require.Empty(t, problems)
 
 	v = view(func(s *coe.Service) { s.ExternalIPs = []netip.Addr{s.ClusterIPs[1]} })
@@ -448,8 +487,11 @@ func TestPortsThatAreNotExposed(t *testing.T) {
 	six := exposedView(func(s *coe.Service) { s.ClusterIPs = s.ClusterIPs[:1] })
 	reasons, message = problem(six, exposing())
 	require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons)
-	require.Contains(t, message, "IPv4")
+	require.Contains(t, message, "a cluster IP of a family of --node-network")
 	require.Empty(t, mapping.ExposedPorts(six, exposing()))
+	reasons, message = problem(six, dual())
+	require.Empty(t, reasons, message)
+	require.Len(t, mapping.ExposedPorts(six, dual()), 2)
 
 	unclaimed := exposedView(func(*coe.Service) {})
 	delete(unclaimed.VIPs, coe.PortOnNodes("udp", 30053))

@@ -19,7 +19,7 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 	external, reported := b.externalAtGateways(b.Gateways), map[*coe.Service]bool{}
 	for _, e := range exposures {
 		targets, accepted := b.accepted[e.service]
-		if !accepted || e.health || !b.leadsAtGateways(e, external) {
+		if !accepted || e.health || e.to.Is6() || !b.leadsAtGateways(e, external) { // gateways have IPv4 alone
 			continue
 		}
 		all, of := b.sortedEndpoints(e, targets), b.exposedTargets(e.service, targets)

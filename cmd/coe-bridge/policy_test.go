@@ -342,7 +342,7 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 		"another protocol":                       {"--from 198.51.100.7 --to 192.168.0.2:30080/udp", "node n2"},
 		"not served":                             {"--from 198.51.100.7 --to 192.168.0.2:30080 --isolation namespace", "note: service shop/sql: NotEnforced: "},
 		"a pod":                                  {"--from ops/prometheus --to 192.168.0.2:30080", "only clients outside the cluster are followed"},
-		"IPv6":                                   {"--from 2001:db8::1 --to 192.168.0.2:30080", "nodes lead only IPv4 clients to services"},
+		"IPv6":                                   {"--from 2001:db8::1 --to 192.168.0.2:30080", "it is not of the same family as 192.168.0.2"},
 		"JSON":                                   {"--from 198.51.100.7 --to 192.168.0.2:30080 -o json", `"toPort": 5432`},
 		"a node itself, on a port of no service": {"--from 198.51.100.7 --to 192.168.0.2:22", "policies do not apply to nodes"},
 	} {

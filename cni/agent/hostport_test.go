@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/stretchr/testify/require"
 	networkingv1 "k8s.io/api/networking/v1"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // mapping requests host ports.
@@ -32,7 +35,7 @@ var hosted = nodePorts{8000, 8000}
 // TestHostPorts: clients outside the cluster, nodes and pods reach a pod by its host ports as soon as its ADD has
 // succeeded. Its ports are not given to others, survive the agent, and end with the pod.
 func TestHostPorts(t *testing.T) {
-	w := newExposeWorld(t, "--host-ports", "8000-8100")
+	w := newDualExposeWorld(t, "--host-ports", "8000-8100")
 	management, _ := w.management("host1")
 	near, far, edge := w.address("host1"), w.address("host2"), w.edge("host1")
 	front := w.pod("host1", 5, "default", "front")
@@ -46,8 +49,19 @@ func TestHostPorts(t *testing.T) {
 	require.NoError(t, err, "at once")
 	require.Equal(t, "front "+outsider, got)
 
+	six := w.sides()[1]
+	near6, number := six.address("host1"), coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(management)
+	management6 := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String()
 	everywhere := func() {
 		w.t.Helper()
+		w.answered("central", near6, hosted, "front "+router6)
+		for _, from := range []string{"host2", w.pods["host2"].inLab()} {
+			w.answered(from, near6, hosted, "front "+six.address("host2"))
+		}
+		for _, from := range []string{w.pods["host1"].inLab(), front.inLab()} {
+			w.answered(from, near6, hosted, "front "+six.edges["host1"])
+		}
+		w.answered("host1", near6, hosted, "front "+management6)
 		w.answered("central", near, hosted, "front "+outsider)
 		for _, from := range []string{"host2", w.pods["host1"].inLab(), w.pods["host2"].inLab(), front.inLab()} {
 			w.answered(from, near, hosted, "front "+edge)
@@ -61,13 +75,13 @@ func TestHostPorts(t *testing.T) {
 	for _, asked := range []struct {
 		node string
 		port int
-	}{{far, 8000}, {near, 8001}} {
+	}{{far, 8000}, {near, 8001}, {near6, 8001}} {
 		_, err := w.ask("central", asked.node, asked.port)
 		require.ErrorContains(t, err, "refused", asked)
 	}
 	require.NoError(t, front.check(added))
 
-	w.step("what is refused", func() { w.testRefusedHostPorts(near) })
+	w.step("what is refused", func() { w.testRefusedHostPorts(near, near6) })
 	w.step("network policies", func() { w.testHostPortsAndPolicies(near, edge) })
 	w.step("the agent is away", func() {
 		require.NoError(w.t, w.agents["host1"].Kill())
@@ -127,7 +141,7 @@ func TestHostPorts(t *testing.T) {
 }
 
 // testRefusedHostPorts asks for ports that belong to others. An ADD that is refused leaves nothing.
-func (w *exposeWorld) testRefusedHostPorts(near string) {
+func (w *exposeWorld) testRefusedHostPorts(near, near6 string) {
 	other := w.pod("host1", 6, "default", "other")
 	require.NoError(w.t, w.lab.In("host1", func() error {
 		l, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", "127.0.0.1:8050")
@@ -140,6 +154,8 @@ func (w *exposeWorld) testRefusedHostPorts(near string) {
 		"host port tcp 0.0.0.0:8000 belongs to pod default/front":                                      {"hostPort": 8000, "containerPort": 80},
 		"host port tcp " + near + ":8000 belongs to pod default/front":                                 {"hostPort": 8000, "containerPort": 80, "hostIP": near},
 		"host port tcp 0.0.0.0:8001 belongs to pod default/front":                                      {"hostPort": 8001, "containerPort": 80},
+		"host port tcp [" + near6 + "]:8000 belongs to pod default/front":                              {"hostPort": 8000, "containerPort": 80, "hostIP": near6},
+		"host port tcp [fd00:31:99::99]:8060: the node has no address fd00:31:99::99":                  {"hostPort": 8060, "containerPort": 80, "hostIP": "fd00:31:99::99"},
 		"host port tcp 0.0.0.0:22: the port is not allowed; allowed are 8000-8100":                     {"hostPort": 22, "containerPort": 80},
 		"host port tcp 0.0.0.0:8050: a program of the node listens on 127.0.0.1:8050":                  {"hostPort": 8050, "containerPort": 80},
 		"host port tcp 198.51.100.77:8060: the node has no address 198.51.100.77":                      {"hostPort": 8060, "containerPort": 80, "hostIP": "198.51.100.77"},
@@ -155,6 +171,8 @@ func (w *exposeWorld) testRefusedHostPorts(near string) {
 	require.NoError(w.t, err, "another address")
 	w.who(other.inLab(), "other")
 	w.seen("central", near, 8001, "other "+outsider)
+	_, err = w.ask("central", near6, 8001)
+	require.ErrorContains(w.t, err, "refused", "of the other family")
 	require.NoError(w.t, other.del())
 	require.Error(w.t, w.lacks("host1", ". 8000 :"))
 	for _, refused := range []string{". 22 :", ". 8050 :", ". 8060 :"} {
@@ -188,7 +206,7 @@ func (w *exposeWorld) testHostPortsAndPolicies(near, edge string) {
 	w.answered("central", near, hosted, "front "+outsider)
 	w.isolate(networkingv1.PolicyTypeEgress, near+"/32")
 	w.answered(inside, near, hosted, "front "+edge)
-	w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0")
+	w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0", "::/0")
 	w.answered(elsewhere, near, hosted, "front "+edge)
 }
 

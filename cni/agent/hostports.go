@@ -51,23 +51,44 @@ func (w *wanted) takeHostPorts(value json.RawMessage) error {
 		if m.HostPort == 0 {
 			continue
 		}
-		p, err := m.hostPort()
+		all, err := m.hostPorts()
 		if err != nil {
 			return err
 		}
-		if slices.Contains(w.hostPorts, p) {
-			continue
+		for _, p := range all {
+			if slices.Contains(w.hostPorts, p) {
+				continue
+			}
+			if slices.ContainsFunc(w.hostPorts, p.Overlaps) {
+				return fmt.Errorf("%s is requested twice", p)
+			}
+			w.hostPorts = append(w.hostPorts, p)
 		}
-		if slices.ContainsFunc(w.hostPorts, p.Overlaps) {
-			return fmt.Errorf("%s is requested twice", p)
-		}
-		w.hostPorts = append(w.hostPorts, p)
 	}
 	slices.SortFunc(w.hostPorts, func(a, b ovs.HostPort) int { return strings.Compare(a.String(), b.String()) }) // runtimes promise no order
-	if len(w.hostPorts) > maxHostPorts {
-		return fmt.Errorf("%d host ports are requested: a pod can have %d", len(w.hostPorts), maxHostPorts)
+	if n := countOf(w.hostPorts); n > maxHostPorts {
+		return fmt.Errorf("%d host ports are requested: a pod can have %d", n, maxHostPorts)
 	}
 	return nil
+}
+
+// countOf counts host ports. One at every address of both families counts once.
+func countOf(all []ovs.HostPort) (n int) {
+	for _, p := range all {
+		if p.Address.Is4() || !slices.Contains(all, p.OtherFamily()) {
+			n++
+		}
+	}
+	return n
+}
+
+// hostPorts returns the host ports of an entry: without hostIP one at every address of each family.
+func (m portMapping) hostPorts() ([]ovs.HostPort, error) {
+	p, err := m.hostPort()
+	if err != nil || m.HostIP != "" {
+		return []ovs.HostPort{p}, err
+	}
+	return []ovs.HostPort{p, p.OtherFamily()}, nil
 }
 
 func (m portMapping) hostPort() (ovs.HostPort, error) {
@@ -88,8 +109,9 @@ func (m portMapping) hostPort() (ovs.HostPort, error) {
 		return p, nil
 	}
 	address, err := netip.ParseAddr(m.HostIP)
-	if err != nil || !address.Is4() {
-		return p, fmt.Errorf("hostIP %q of host port %d: want an IPv4 address of the node", m.HostIP, m.HostPort)
+	// Linux leads packets from ::1 to no other link, and forwards none to or from link-local addresses.
+	if err != nil || address.Is4In6() || address.Is6() && (address.IsLoopback() || address.IsLinkLocalUnicast() || address.Zone() != "") {
+		return p, fmt.Errorf("hostIP %q of host port %d: want an address of the node, of IPv6 neither the loopback nor a link-local address", m.HostIP, m.HostPort)
 	}
 	p.Address = address
 	return p, nil
@@ -109,8 +131,9 @@ func (a *Agent) claim(ctx context.Context, p plan, undo *undo) error {
 		return invalid("runtimeConfig.portMappings: the node serves no host ports: remove it, or set --host-ports of the bridge")
 	case !a.serves():
 		a.log.Warn("host ports of a pod are not served", "pod", p.at.pod)
-	case !slices.ContainsFunc(p.port.Addresses, netip.Addr.Is4):
-		return refused(p.at.pod, fmt.Sprintf("it has no IPv4 address: %s", p.port.Addresses))
+	}
+	if lacks, is := unserved(p.port); is && a.serves() {
+		return refused(p.at.pod, fmt.Sprintf("%s: the pod has no address of this family: %s", lacks, p.port.Addresses))
 	}
 	release, err := a.claims.take(p)
 	if err != nil {
@@ -129,6 +152,16 @@ func (a *Agent) claim(ctx context.Context, p plan, undo *undo) error {
 	return nil
 }
 
+// unserved returns the first host port of a port that leads nowhere, because the pod has no address of its family.
+func unserved(p ovs.Port) (ovs.HostPort, bool) {
+	for _, h := range p.HostPorts {
+		if !slices.ContainsFunc(p.Addresses, h.SameFamily) && !slices.Contains(p.HostPorts, h.OtherFamily()) {
+			return h, true
+		}
+	}
+	return ovs.HostPort{}, false
+}
+
 // unclaimed fails if another port of the switch has a host port of a plan, or if the namespace has too many.
 func (a *Agent) unclaimed(ctx context.Context, p plan) error {
 	ports, err := a.cfg.Switch.Ports(ctx)
@@ -139,7 +172,7 @@ func (a *Agent) unclaimed(ctx context.Context, p plan) error {
 	for _, r := range a.cfg.Uplink.Records() {
 		pods[r.Port] = r
 	}
-	count := len(p.port.HostPorts)
+	count := countOf(p.port.HostPorts)
 	for _, other := range ports {
 		if other.Name == p.port.Name {
 			continue
@@ -148,7 +181,7 @@ func (a *Agent) unclaimed(ctx context.Context, p plan) error {
 		if r := pods[other.Name]; r != nil {
 			owner = r.Namespace + "/" + r.Pod
 			if r.Namespace == p.record.Namespace {
-				count += len(other.HostPorts)
+				count += countOf(other.HostPorts)
 			}
 		}
 		if taken, is := overlap(p.port.HostPorts, other.HostPorts); is {

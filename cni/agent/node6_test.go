@@ -22,10 +22,27 @@ const (
 func dualWorld(t *testing.T, flags ...string) *world {
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := newWorldOver(t, lab, append(flags, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--service-network", "fd00:10::/112")...)
-	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
-		{"subnet":"10.42.0.0/16"},{"subnet":"fd42::/64"}]}]}`)
+	w.dualPools()
 	w.startAgents(patient)
 	w.withOutside()
+	w.withOutside6()
+	for host := range w.agents {
+		w.who(host, host)
+	}
+	w.who("central", "outside")
+	return w
+}
+
+// dualPools gives pods addresses of both families.
+func (w *world) dualPools() {
+	w.t.Helper()
+	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/default", `{"network":[{"network-id":"default","allocation-pool":[
+		{"subnet":"10.42.0.0/16"},{"subnet":"fd42::/64"}]}]}`)
+}
+
+// withOutside6 gives the hosts, and what is outside, IPv6 addresses.
+func (w *world) withOutside6() {
+	w.t.Helper()
 	w.ip("central", "addr", "replace", router6+"/64", "dev", "underlay", "nodad")
 	for _, to := range []string{outside6, routed6} {
 		w.ip("central", "addr", "replace", to+"/128", "dev", "lo")
@@ -33,10 +50,7 @@ func dualWorld(t *testing.T, flags ...string) *world {
 	for host := range w.agents {
 		w.ip(host, "addr", "replace", w.address6(host)+"/64", "dev", "br-phy", "nodad")
 		w.ip(host, "route", "replace", "default", "via", router6)
-		w.who(host, host)
 	}
-	w.who("central", "outside")
-	return w
 }
 
 // address6 is the IPv6 address of a host.
@@ -52,6 +66,13 @@ type addresses6 map[*sandbox]string
 func (a addresses6) run(w *world, host string, n int, namespace, name string) *sandbox {
 	w.t.Helper()
 	p := w.pod(host, n, namespace, name)
+	a.add(w, p)
+	return p
+}
+
+// add adds a pod that is known to the bridge.
+func (a addresses6) add(w *world, p *sandbox) {
+	w.t.Helper()
 	for _, ip := range p.mustAdd().IPs {
 		if address, _ := netip.AddrFromSlice(ip.Address.IP); address.Is6() && !address.Is4In6() {
 			a[p] = address.String()
@@ -59,7 +80,6 @@ func (a addresses6) run(w *world, host string, n int, namespace, name string) *s
 	}
 	require.NotEmpty(w.t, a[p])
 	w.who(p.inLab(), p.name)
-	return p
 }
 
 // TestNodeIPv6: by IPv6 nodes and pods reach each other without NAT, pods reach the outside with the address of their

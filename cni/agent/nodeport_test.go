@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -35,6 +36,7 @@ type exposeWorld struct {
 	*world
 	api  *kubernetes.Clientset
 	pods map[string]*sandbox // by host
+	six  addresses6          // nil in a world of IPv4
 }
 
 // outsider is the source of the client's connections.
@@ -49,19 +51,41 @@ const (
 
 func newExposeWorld(t *testing.T, flags ...string) *exposeWorld {
 	t.Helper()
-	plane := kubetest.ForTest(t, kubetest.Config{})
+	return newExposeWorldOf(t, kubetest.Config{}, append(flags, "--external-addresses", "198.51.100.0/24")...)
+}
+
+// newDualExposeWorld is newExposeWorld with IPv6 addresses of hosts, pods and services beside those of IPv4.
+func newDualExposeWorld(t *testing.T, flags ...string) *exposeWorld {
+	t.Helper()
+	return newExposeWorldOf(t, kubetest.Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd97::/112")}},
+		append(flags, "--external-addresses", "198.51.100.0/24,2001:db8:51::/64", "--node-network", "100.96.0.0/16,fd00:96::/64")...)
+}
+
+func newExposeWorldOf(t *testing.T, config kubetest.Config, flags ...string) *exposeWorld {
+	t.Helper()
+	plane := kubetest.ForTest(t, config)
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	w := &exposeWorld{
-		world: newWorldOver(t, lab, append(flags, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig(),
-			"--external-addresses", "198.51.100.0/24")...),
-		api: plane.Client(), pods: map[string]*sandbox{},
+		world: newWorldOver(t, lab, append(flags, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--kubeconfig", plane.Kubeconfig())...),
+		api:   plane.Client(), pods: map[string]*sandbox{},
+	}
+	if len(config.ServiceCIDRs) > 1 {
+		w.six = addresses6{}
+		w.dualPools()
 	}
 	w.startAgents(patient)
 	w.withOutside()
+	if w.six != nil {
+		w.withOutside6()
+	}
 	for i, host := range []string{"host1", "host2"} {
 		p := w.pod(host, i, "default", "pod-"+host)
-		p.mustAdd()
-		w.who(p.inLab(), p.name)
+		if w.six != nil {
+			w.six.add(w.world, p)
+		} else {
+			p.mustAdd()
+			w.who(p.inLab(), p.name)
+		}
 		w.whoUDP(p.inLab(), p.name)
 		w.pods[host] = p
 	}
@@ -78,7 +102,7 @@ func (w *world) whoUDP(namespace, name string) {
 func (w *world) whoUDPAt(namespace, address, name string) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.In(namespace, func() error {
-		conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", address+":8080")
+		conn, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp", address+":8080")
 		if err != nil {
 			return err
 		}
@@ -108,7 +132,7 @@ func (w *exposeWorld) expose(name string, policy corev1.ServiceExternalTrafficPo
 	services := w.api.CoreV1().Services("default")
 	s, err := services.Create(w.t.Context(), &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: policy, Ports: []corev1.ServicePort{
+		Spec: corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ExternalTrafficPolicy: policy, IPFamilyPolicy: new(corev1.IPFamilyPolicyPreferDualStack), Ports: []corev1.ServicePort{
 			{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: 80}, {Name: "udp", Protocol: corev1.ProtocolUDP, Port: 80},
 		}},
 	}, metav1.CreateOptions{})
@@ -120,19 +144,28 @@ func (w *exposeWorld) expose(name string, policy corev1.ServiceExternalTrafficPo
 // endpoints makes the pods of hosts the endpoints of a service.
 func (w *exposeWorld) endpoints(service string, hosts ...string) {
 	w.t.Helper()
-	var addresses []string
+	var addresses, six []string
 	for _, host := range hosts {
 		addresses = append(addresses, w.pods[host].address.String())
+		six = append(six, w.six[w.pods[host]])
 	}
 	w.endpointsAt(service, addresses...)
+	if w.six != nil {
+		w.putSlice(service, service+"-6", discoveryv1.AddressTypeIPv6, six...)
+	}
 }
 
 // endpointsAt makes addresses the endpoints of a service.
 func (w *exposeWorld) endpointsAt(service string, addresses ...string) {
 	w.t.Helper()
+	w.putSlice(service, service, discoveryv1.AddressTypeIPv4, addresses...)
+}
+
+func (w *exposeWorld) putSlice(service, name string, family discoveryv1.AddressType, addresses ...string) {
+	w.t.Helper()
 	slice := &discoveryv1.EndpointSlice{
-		ObjectMeta:  metav1.ObjectMeta{Name: service, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
-		AddressType: discoveryv1.AddressTypeIPv4,
+		ObjectMeta:  metav1.ObjectMeta{Name: name, Labels: map[string]string{discoveryv1.LabelServiceName: service}},
+		AddressType: family,
 		Ports: []discoveryv1.EndpointPort{
 			{Name: new("tcp"), Protocol: new(corev1.ProtocolTCP), Port: new(int32(8080))}, {Name: new("udp"), Protocol: new(corev1.ProtocolUDP), Port: new(int32(8080))},
 		},
@@ -207,65 +240,62 @@ func (w *exposeWorld) edge(host string) string {
 // all returns the answers of both pods that see a source.
 func all(source string) []string { return []string{"pod-host1 " + source, "pod-host2 " + source} }
 
-// TestNodePorts: a client outside the cluster, pods and nodes reach a service of type NodePort at every
-// node, over TCP and UDP. With the policy Local they reach the endpoints on the node, which see the address
-// of a client outside.
-func TestNodePorts(t *testing.T) {
-	w := newExposeWorld(t)
-	services, edges := map[string]string{}, map[string]string{} // the addresses of each node's traffic to services
-	for _, host := range []string{"host1", "host2"} {
-		_, as := w.management(host)
-		services[host], edges[host] = as.String(), w.edge(host)
+// side is what a test of exposeWorld needs of one family.
+type side struct {
+	name            string
+	address         func(host string) string
+	services, edges map[string]string // the source addresses of each node's traffic to services, and of that of others
+	outsider        string
+	// other is what an endpoint on host2 of a local port sees of clients on host1 that ask host2.
+	other                          string
+	externalIP, balancerIP, lastIP string // lastIP is that of the service with externalTrafficPolicy Local
+	external                       string // the prefix of these
+	pod                            func(host string) string
+	elsewhere                      string // a prefix without clients
+}
+
+// sides returns the families of the world.
+func (w *exposeWorld) sides() []side {
+	four := side{
+		"IPv4", w.address, map[string]string{}, map[string]string{}, outsider, w.edge("host2"), externalIP, balancerIP, localIP, "198.51.100.0/24",
+		func(host string) string { return w.pods[host].address.String() }, "192.0.2.0/24",
 	}
+	six := side{
+		"IPv6", w.address6, map[string]string{}, map[string]string{}, router6, w.address6("host1"), "2001:db8:51::10", "2001:db8:51::11", "2001:db8:51::12", "2001:db8:51::/64",
+		func(host string) string { return w.six[w.pods[host]] }, "2001:db8:77::/64",
+	}
+	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+	for _, host := range []string{"host1", "host2"} {
+		address, as := w.management(host)
+		number := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
+		four.services[host], four.edges[host] = as.String(), w.edge(host)
+		six.services[host], six.edges[host] = network.ServiceAddress(number).String(), network.EdgeAddress(number, number).String()
+	}
+	if w.six == nil {
+		return []side{four}
+	}
+	return []side{four, six}
+}
+
+// TestNodePorts: a client outside the cluster, pods and nodes reach a service of type NodePort at every
+// node, over TCP and UDP, by IPv4 and IPv6. With the policy Local they reach the endpoints on the node, which see the
+// address of a client outside.
+func TestNodePorts(t *testing.T) {
+	w := newDualExposeWorld(t)
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host2")
-
-	for _, host := range []string{"host1", "host2"} {
-		node := w.address(host)
-		for _, from := range []string{"central", "host1", "host2", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
-			as := edges[host]
-			if from == host {
-				as = services[host]
-			}
-			w.answered(from, node, cluster, all(as)...)
-		}
-		w.answered(host, node, local, "pod-host2 "+services[host])
+	sides := w.sides()
+	edges := sides[0].edges
+	for _, s := range sides {
+		w.step(s.name, func() { w.testReached(s, cluster, local) })
 	}
-	for _, from := range []string{"host1", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
-		w.answered(from, w.address("host2"), local, "pod-host2 "+edges["host2"])
-	}
-	w.answered("central", w.address("host2"), local, "pod-host2 "+outsider)
-	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
-		w.silent(from, w.address("host1"), local)
-	}
+	w.step("a reply that is larger than the MTU of a link on its way", func() { w.testLargeReply(local) })
 
 	w.step("nodes lead to endpoints themselves", func() { w.testDirect(cluster, edges) })
-	w.step("external addresses", func() { w.testExternalAddresses(services, edges) })
-	w.step("an endpoint moves", func() {
-		conn, err := w.lab.Dial(t.Context(), "central", "udp", net.JoinHostPort(w.address("host2"), strconv.Itoa(local.udp)))
-		require.NoError(w.t, err)
-		defer func() { _ = conn.Close() }()
-		_, err = exchange(conn, time.Second)
-		require.NoError(w.t, err)
-		w.endpoints("local", "host1")
-		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
-		w.silent("central", w.address("host2"), local)
-		_, err = exchange(conn, time.Second)
-		require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "the former endpoint gets nothing more")
-		w.endpoints("local", "host1", "host2")
-		await(w.t, "a client that keeps sending reaches the endpoint", func() error {
-			_, err := exchange(conn, time.Second)
-			return err
-		})
-		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
-
-		w.endpoints("local")
-		for _, host := range []string{"host1", "host2"} {
-			w.refused("central", w.address(host), local.tcp)
-		}
-		w.endpoints("local", "host1", "host2")
-		w.answered("central", w.address("host1"), local, "pod-host1 "+outsider)
-	})
+	w.step("external addresses", func() { w.testExternalAddresses(sides) })
+	for _, s := range sides {
+		w.step("an endpoint moves: "+s.name, func() { w.testMovedEndpoint(s, local) })
+	}
 	w.step("an endpoint answers by a gateway", func() {
 		gateway := "coe-gateways:gateways/gateway/" + w.address("host1")
 		w.put(gateway, fmt.Sprintf(`{"gateway":[{"node":%q,"chassis":"host1","address":"10.33.75.138","prefix-length":24,"next-hop":"10.33.75.253"}]}`, w.address("host1")))
@@ -350,6 +380,93 @@ func TestNodePorts(t *testing.T) {
 	})
 }
 
+// testReached asks node ports of both policies from everywhere.
+func (w *exposeWorld) testReached(s side, cluster, local nodePorts) {
+	for _, host := range []string{"host1", "host2"} {
+		node := s.address(host)
+		for _, from := range []string{"central", "host1", "host2", w.pods["host1"].inLab(), w.pods["host2"].inLab()} {
+			as := s.edges[host]
+			if from == host {
+				as = s.services[host]
+			}
+			w.answered(from, node, cluster, all(as)...)
+		}
+		w.answered(host, node, local, "pod-host2 "+s.services[host])
+	}
+	for _, from := range []string{"host1", w.pods["host1"].inLab()} {
+		w.answered(from, s.address("host2"), local, "pod-host2 "+s.other)
+	}
+	w.answered(w.pods["host2"].inLab(), s.address("host2"), local, "pod-host2 "+s.edges["host2"])
+	w.answered("central", s.address("host2"), local, "pod-host2 "+s.outsider)
+	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
+		w.silent(from, s.address("host1"), local)
+	}
+}
+
+// testLargeReply: the link to the outside has a smaller MTU than the links of pods, and the pod learns it. By IPv6 only the
+// sender can make packets smaller.
+func (w *exposeWorld) testLargeReply(local nodePorts) {
+	body := strings.Repeat("x", 64<<10)
+	p := w.pods["host2"]
+	require.NoError(w.t, w.lab.Serve(p.inLab(), 8081, http.HandlerFunc(func(out http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(out, body) })))
+	w.ip("host2", "route", "replace", router6, "dev", "br-phy", "mtu", "1280")
+	defer w.ip("host2", "route", "del", router6, "dev", "br-phy", "mtu", "1280")
+	s, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "local", metav1.GetOptions{})
+	require.NoError(w.t, err)
+	require.Equal(w.t, local.tcp, int(s.Spec.Ports[0].NodePort))
+	w.seen("central", w.address6("host2"), local.tcp, "pod-host2 "+router6)
+	w.putLarge(8081)
+	await(w.t, "the large reply", func() error {
+		got, err := w.ask("central", w.address6("host2"), local.tcp)
+		if err == nil && got != body {
+			err = fmt.Errorf("got %d bytes", len(got))
+		}
+		return err
+	})
+	w.endpoints("local", "host2")
+	w.answered("central", w.address6("host2"), local, "pod-host2 "+router6)
+}
+
+// putLarge makes another port of the pod on host2 the endpoint of the service "local", by IPv6.
+func (w *exposeWorld) putLarge(port int32) {
+	w.t.Helper()
+	api := w.api.DiscoveryV1().EndpointSlices("default")
+	slice, err := api.Get(w.t.Context(), "local-6", metav1.GetOptions{})
+	require.NoError(w.t, err)
+	slice.Ports[0].Port = new(port)
+	_, err = api.Update(w.t.Context(), slice, metav1.UpdateOptions{})
+	require.NoError(w.t, err)
+}
+
+// testMovedEndpoint moves the endpoint of the service "local" from host2 to host1. Then both hosts have one.
+func (w *exposeWorld) testMovedEndpoint(s side, local nodePorts) {
+	w.endpoints("local", "host2")
+	w.answered("central", s.address("host2"), local, "pod-host2 "+s.outsider)
+	conn, err := w.lab.Dial(w.t.Context(), "central", "udp", net.JoinHostPort(s.address("host2"), strconv.Itoa(local.udp)))
+	require.NoError(w.t, err)
+	defer func() { _ = conn.Close() }()
+	_, err = exchange(conn, time.Second)
+	require.NoError(w.t, err)
+	w.endpoints("local", "host1")
+	w.answered("central", s.address("host1"), local, "pod-host1 "+s.outsider)
+	w.silent("central", s.address("host2"), local)
+	_, err = exchange(conn, time.Second)
+	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "the former endpoint gets nothing more")
+	w.endpoints("local", "host1", "host2")
+	await(w.t, "a client that keeps sending reaches the endpoint", func() error {
+		_, err := exchange(conn, time.Second)
+		return err
+	})
+	w.answered("central", s.address("host1"), local, "pod-host1 "+s.outsider)
+
+	w.endpoints("local")
+	for _, host := range []string{"host1", "host2"} {
+		w.refused("central", s.address(host), local.tcp)
+	}
+	w.endpoints("local", "host1", "host2")
+	w.answered("central", s.address("host1"), local, "pod-host1 "+s.outsider)
+}
+
 // testDirect changes the endpoints of the service "cluster", which are the pods of both hosts. Nodes lead to them
 // themselves, unless one is not a pod.
 func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
@@ -358,7 +475,9 @@ func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 		t.Helper()
 		for _, host := range []string{"host1", "host2"} {
 			for protocol, port := range map[string]int{"tcp": at.tcp, "udp": at.udp} {
-				w.programmed(host, fmt.Sprintf("0.0.0.0 . %s . %d : goto %s", protocol, port, chain), true)
+				for _, every := range []string{"0.0.0.0", "::"} {
+					w.programmed(host, fmt.Sprintf("%s . %s . %d : goto %s", every, protocol, port, chain), true)
+				}
 			}
 		}
 	}
@@ -401,8 +520,8 @@ func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 
 	w.endpointsAt("cluster", w.pods["host1"].address.String(), outsider)
 	for _, host := range []string{"host1", "host2"} {
-		w.programmed(host, fmt.Sprintf("%d : goto ", at.tcp), false)
-		w.programmed(host, fmt.Sprintf("%d : goto ", at.udp), false)
+		w.programmed(host, fmt.Sprintf("0.0.0.0 . tcp . %d : goto ", at.tcp), false)
+		w.programmed(host, fmt.Sprintf("0.0.0.0 . udp . %d : goto ", at.udp), false)
 		w.answered("central", w.address(host), at, "pod-host1 "+edges[host])
 	}
 	w.endpoints("cluster", "host1", "host2")
@@ -423,62 +542,82 @@ func (w *exposeWorld) affinity(service string, is corev1.ServiceAffinity) {
 // testExternalAddresses gives the services "cluster" and "local" addresses outside the cluster. A client
 // outside, to which a router leads through one of the nodes, reaches them like node ports. Programs of nodes,
 // and pods, reach all endpoints.
-func (w *exposeWorld) testExternalAddresses(services, edges map[string]string) {
+func (w *exposeWorld) testExternalAddresses(sides []side) {
 	t, at := w.t, nodePorts{80, 80}
-	w.addresses("cluster", []string{externalIP}, balancerIP)
-	w.addresses("local", nil, localIP)
-	for _, host := range []string{"host1", "host2"} {
-		w.programmed(host, balancerIP, true)
-		w.programmed(host, localIP, true)
+	var external, balancers, last []string
+	for _, s := range sides {
+		external, balancers, last = append(external, s.externalIP), append(balancers, s.balancerIP), append(last, s.lastIP)
 	}
-	for _, host := range []string{"host1", "host2"} {
-		w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address(host))
-		for _, address := range []string{externalIP, balancerIP} {
-			w.answered("central", address, at, all(edges[host])...)
-			w.answered(host, address, at, all(services[host])...)
+	w.addresses("cluster", external, balancers...)
+	w.addresses("local", nil, last...)
+	for _, s := range sides {
+		for _, host := range []string{"host1", "host2"} {
+			w.programmed(host, s.balancerIP, true)
+			w.programmed(host, s.lastIP, true)
 		}
-		w.answered(host, localIP, at, "pod-host2 "+services[host])
+		for _, host := range []string{"host1", "host2"} {
+			w.ip("central", "route", "replace", s.external, "via", s.address(host))
+			for _, address := range []string{s.externalIP, s.balancerIP} {
+				w.answered("central", address, at, all(s.edges[host])...)
+				w.answered(host, address, at, all(s.services[host])...)
+			}
+			w.answered(host, s.lastIP, at, "pod-host2 "+s.services[host])
+		}
+		w.answered("central", s.lastIP, at, "pod-host2 "+s.outsider)
+		w.answered(w.pods["host1"].inLab(), s.lastIP, at, "pod-host2 "+s.pod("host1"))
+		w.ip("central", "route", "replace", s.external, "via", s.address("host1"))
+		w.silent("central", s.lastIP, at)
 	}
-	w.answered("central", localIP, at, "pod-host2 "+outsider)
-	w.answered(w.pods["host1"].inLab(), localIP, at, "pod-host2 "+w.pods["host1"].address.String())
-	w.ip("central", "route", "replace", "198.51.100.0/24", "via", w.address("host1"))
-	w.silent("central", localIP, at)
-
 	for host, want := range map[string]string{"host1": "503 0", "host2": "200 1"} {
-		await(t, "the health check of "+host, func() error { return w.healthCheck(host, want) })
+		for _, s := range sides {
+			await(t, "the health check of "+host, func() error { return w.healthCheck(s.address(host), want) })
+		}
 	}
-
-	w.restrict("cluster", w.pods["host1"].address.String()+"/32", outsider+"/32")
-	w.programmed("host1", ". "+outsider, true)
-	w.programmed("host2", ". "+outsider, true)
-	for _, address := range []string{externalIP, balancerIP} {
-		w.answered("central", address, at, all(edges["host1"])...)
+	for _, s := range sides {
+		w.testRestricted(s, at)
 	}
-	w.answered(w.pods["host1"].inLab(), balancerIP, at, all(edges["host1"])...)
-	w.silent(w.pods["host2"].inLab(), balancerIP, at)
-	_, err := w.lab.Dial(within(t, time.Second), "host2", "tcp", net.JoinHostPort(balancerIP, "80"))
-	var timeout net.Error
-	require.ErrorAs(t, err, &timeout)
-	require.True(t, timeout.Timeout(), "a program of the node gets no answer: %v", err)
-	w.restrict("cluster", "192.0.2.0/24")
-	w.programmed("host1", "192.0.2.0", true)
-	w.silent("central", balancerIP, at)
-	w.restrict("cluster")
-	w.programmed("host1", "192.0.2.0", false)
-	w.answered("central", balancerIP, at, all(edges["host1"])...)
+	s, edges := sides[0], sides[0].edges
 
 	owner := "/restconf/config/service:service-information/services/" + uid("s", 2)
 	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
 		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
 	require.Equal(t, 2, status/100, answer)
-	w.programmed("host1", externalIP, false)
-	_, err = w.lab.Dial(within(t, time.Second), "central", "tcp", net.JoinHostPort(externalIP, "80"))
+	w.programmed("host1", s.externalIP, false)
+	_, err := w.lab.Dial(within(t, time.Second), "central", "tcp", net.JoinHostPort(externalIP, "80"))
 	require.Error(t, err, "the address belongs to another namespace")
 	w.answered("central", balancerIP, at, all(edges["host1"])...)
 	status, answer = w.bridge.Bridge().Do("DELETE", owner, "")
 	require.Equal(t, 2, status/100, answer)
 	w.programmed("host1", externalIP, true)
 	w.answered("central", externalIP, at, all(edges["host1"])...)
+}
+
+// testRestricted restricts the clients of the load balancer address of the service "cluster".
+func (w *exposeWorld) testRestricted(s side, at nodePorts) {
+	t, edges := w.t, s.edges
+	single := func(a string) string {
+		addr := netip.MustParseAddr(a)
+		return netip.PrefixFrom(addr, addr.BitLen()).String()
+	}
+	w.restrict("cluster", single(s.pod("host1")), single(s.outsider))
+	w.programmed("host1", ". "+s.outsider, true)
+	w.programmed("host2", ". "+s.outsider, true)
+	for _, address := range []string{s.externalIP, s.balancerIP} {
+		w.answered("central", address, at, all(edges["host1"])...)
+	}
+	w.answered(w.pods["host1"].inLab(), s.balancerIP, at, all(edges["host1"])...)
+	w.silent(w.pods["host2"].inLab(), s.balancerIP, at)
+	_, err := w.lab.Dial(within(t, time.Second), "host2", "tcp", net.JoinHostPort(s.balancerIP, "80"))
+	var timeout net.Error
+	require.ErrorAs(t, err, &timeout)
+	require.True(t, timeout.Timeout(), "a program of the node gets no answer: %v", err)
+	w.restrict("cluster", s.elsewhere)
+	from, _, _ := strings.Cut(s.elsewhere, "/")
+	w.programmed("host1", from, true)
+	w.silent("central", s.balancerIP, at)
+	w.restrict("cluster")
+	w.programmed("host1", from, false)
+	w.answered("central", s.balancerIP, at, all(edges["host1"])...)
 }
 
 // programmed waits until the table of a host has a text, or lacks it.
@@ -492,8 +631,8 @@ func (w *exposeWorld) programmed(host, text string, has bool) {
 	})
 }
 
-// addresses gives a service external addresses, and one of a load balancer.
-func (w *exposeWorld) addresses(service string, external []string, balancer string) {
+// addresses gives a service external addresses, and those of a load balancer.
+func (w *exposeWorld) addresses(service string, external []string, balancers ...string) {
 	w.t.Helper()
 	api := w.api.CoreV1().Services("default")
 	s, err := api.Get(w.t.Context(), service, metav1.GetOptions{})
@@ -501,14 +640,17 @@ func (w *exposeWorld) addresses(service string, external []string, balancer stri
 	s.Spec.Type, s.Spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, external
 	s, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
-	s.Status.LoadBalancer.Ingress = []corev1.LoadBalancerIngress{{IP: balancer}}
+	s.Status.LoadBalancer.Ingress = nil
+	for _, ip := range balancers {
+		s.Status.LoadBalancer.Ingress = append(s.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: ip})
+	}
 	_, err = api.UpdateStatus(w.t.Context(), s, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 }
 
-// healthCheck returns an error unless the health check of the service "local" at a host has this status and this
-// number of endpoints.
-func (w *exposeWorld) healthCheck(host, want string) error {
+// healthCheck returns an error unless the health check of the service "local" at an address of a host has this status and
+// this number of endpoints.
+func (w *exposeWorld) healthCheck(at, want string) error {
 	s, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "local", metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -516,7 +658,7 @@ func (w *exposeWorld) healthCheck(host, want string) error {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
 		return w.lab.Dial(ctx, "central", network, address)
 	}}}
-	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, fmt.Sprintf("http://%s:%d/", w.address(host), s.Spec.HealthCheckNodePort), nil)
+	request, err := http.NewRequestWithContext(w.t.Context(), http.MethodGet, fmt.Sprintf("http://%s/", net.JoinHostPort(at, fmt.Sprint(s.Spec.HealthCheckNodePort))), nil)
 	if err != nil {
 		return err
 	}

@@ -137,7 +137,7 @@ func (c *Config) checks() []check {
 	checks = append(checks,
 		check{"clock", c.clock}, check{"agent", c.agent}, check{"state directory", c.state}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})
 	if c.OVN {
-		checks = append(checks, check{"pod network", c.podNetwork})
+		checks = append(checks, check{"pod network", c.podNetwork}, check{"IPv6", c.ipv6})
 	}
 	return checks
 }

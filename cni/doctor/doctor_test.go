@@ -310,6 +310,21 @@ func brokenPodNetwork(n *node) {
 	n.write("isolated/interfaces.json", `{"place":{"node":"172.31.99.11","isolated":true,"name":"x","mac-address":"0a:58:ac:1f:63:0b","address":"172.31.99.11"}}`)
 	cfg.StateDir = n.path("isolated")
 	n.find(cfg, levels{})
+	n.write("dual/interfaces.json", `{"place":{"node":"172.31.99.11","name":"x","mac-address":"0a:58:ac:1f:63:0b","address":"100.96.0.2","prefix-length":16,`+
+		`"ipv6":{"address":"fd00:96::2","prefix-length":64}}}`)
+	cfg.StateDir = n.path("dual")
+	var settings links.Settings
+	forward := func(value string) {
+		_, err := settings.Put(n.ns, "ipv6/conf/all/forwarding", value)
+		require.NoError(n.t, err)
+	}
+	forward("0")
+	found = n.find(cfg, levels{"IPv6": doctor.Warning})
+	require.Contains(n.t, found["IPv6"].Found, "does not forward IPv6 packets")
+	forward("1")
+	found = n.find(cfg, levels{"IPv6": doctor.Warning})
+	require.Contains(n.t, found["IPv6"].Found, "no table ip6 coe-bridge")
+	forward("0")
 }
 
 // A node is prepared for a gateway, and OVN has none on its chassis.

@@ -82,7 +82,15 @@ func (n *Node) CheckHostPorts(ports []ovs.HostPort) error {
 	}
 	var all []nodeports.HostPort
 	for _, p := range ports {
+		led := place.Edge.IsValid()
+		if p.Address.Is6() {
+			led = place.IPv6.Edge.IsValid()
+		}
 		switch {
+		case !led && slices.Contains(ports, p.OtherFamily()): // only the other family is served
+			continue
+		case !led:
+			return fmt.Errorf("%s: the node has no edge address of this family; add a prefix of it to --node-network of the bridge", p)
 		case !allows(place, p):
 			return fmt.Errorf("%s: the port is not allowed; allowed are %s (--host-ports of the bridge)", p, rangesText(place.HostPorts))
 		case n.cfg.Uplink.HasExternal(p.Address):
@@ -136,12 +144,12 @@ func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodepo
 		for _, text := range p.Unreadable {
 			unreadable = append(unreadable, fmt.Sprintf("%s: %q", p.Name, text))
 		}
-		pod := slices.IndexFunc(p.Addresses, netip.Addr.Is4)
-		if pod < 0 || pods[p.Name] != p.PodUID {
+		if pods[p.Name] != p.PodUID {
 			continue
 		}
 		for _, h := range p.HostPorts {
-			if allows(place, h) {
+			pod := slices.IndexFunc(p.Addresses, h.SameFamily)
+			if pod >= 0 && allows(place, h) {
 				all = append(all, nodeports.HostPort{
 					Address: h.Address, Protocol: h.Protocol, Number: h.Number, Pod: netip.AddrPortFrom(p.Addresses[pod], h.Pod),
 				})

@@ -366,9 +366,9 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 		return nil
 	}
 	hosts, unread := n.hosts.are, n.hosts.unread
-	at := nodeports.Place{
-		Edge: place.Edge, Network: networkOf(place), Inside: slices.Concat(place.Pods, place.Services), Node: place.Address,
-		ByGateways: only4(place.Gateways), HostPorts: servesHostPorts(place),
+	at := placeOfPorts(place)
+	if n.withoutIPv6 != "" {
+		at.IPv6 = nodeports.Addresses{}
 	}
 	loopback := hosts.Unknown || slices.ContainsFunc(hosts.Ports, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })
 	if !loopback { // before the table, which may have no rules for it any more

@@ -66,7 +66,7 @@ func place() *uplink.Place {
 // place6 is place with IPv6 addresses.
 func place6() *uplink.Place {
 	p := place()
-	p.IPv6 = uplink.PlaceIPv6{
+	p.IPv6 = uplink.PlaceAddresses{
 		Address: netip.MustParseAddr("fd00:96::2"), Length: 64, Gateway: netip.MustParseAddr("fd00:96::1"),
 		Service: netip.MustParseAddr("fd00:96::3"), Edge: netip.MustParseAddr("fd00:96::ffff:fffe"),
 	}
@@ -472,12 +472,12 @@ func TestKernelWithoutIPv6(t *testing.T) {
 	n.log = slog.New(slog.DiscardHandler)
 	got := n.usable(t.Context(), place6(), 1442)
 	require.Contains(t, n.withoutIPv6, "the kernel of the node has no IPv6")
-	require.Equal(t, uplink.PlaceIPv6{}, got.IPv6)
+	require.Equal(t, uplink.PlaceAddresses{}, got.IPv6)
 	require.Equal(t, place().Address, got.Address)
 	n = &Node{cfg: Config{Netns: ns}, log: n.log}
 	require.Equal(t, place6(), n.usable(t.Context(), place6(), minIPv6))
 	require.Empty(t, n.withoutIPv6)
-	require.Equal(t, uplink.PlaceIPv6{}, n.usable(t.Context(), place6(), minIPv6-1).IPv6)
+	require.Equal(t, uplink.PlaceAddresses{}, n.usable(t.Context(), place6(), minIPv6-1).IPv6)
 	require.Contains(t, n.withoutIPv6, "links have the MTU 1279, and IPv6 needs 1280")
 	require.Equal(t, place(), n.usable(t.Context(), place(), 576))
 }
@@ -490,7 +490,7 @@ func TestUnreadablePlace(t *testing.T) {
 		"length":      func(p *uplink.Place) { p.Length = 33 },
 		"long MAC":    func(p *uplink.Place) { p.MAC = net.HardwareAddr(make([]byte, 8)).String() },
 		"address of another family": func(p *uplink.Place) {
-			p.IPv6 = uplink.PlaceIPv6{Address: p.Address, Gateway: p.Gateway, Service: p.Service}
+			p.IPv6 = uplink.PlaceAddresses{Address: p.Address, Gateway: p.Gateway, Service: p.Service}
 		},
 		"IPv6 without a gateway": func(p *uplink.Place) { *p = *place6(); p.IPv6.Gateway = netip.Addr{} },
 		"nothing at all":         func(p *uplink.Place) { *p = uplink.Place{} },

@@ -87,7 +87,7 @@ const minIPv6 = 1280
 
 // usable returns a place without IPv6 if the node cannot have IPv6, and logs why.
 func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink.Place {
-	if place.IPv6 == (uplink.PlaceIPv6{}) {
+	if place.IPv6 == (uplink.PlaceAddresses{}) {
 		return place
 	}
 	_, unread := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)
@@ -103,7 +103,7 @@ func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink
 		return place
 	}
 	without := *place
-	without.IPv6 = uplink.PlaceIPv6{}
+	without.IPv6 = uplink.PlaceAddresses{}
 	return &without
 }
 

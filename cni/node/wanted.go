@@ -123,11 +123,10 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 // addManagement adds the pair of the management port.
 func (w *wanted) addManagement(p *uplink.Place) error {
 	management := pair{link: linkName, port: portName, iface: p.Name, mac: w.mac}
-	four := uplink.PlaceIPv6{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
-	if err := w.addFamily(p, &management, four, netip.Addr.Is4, "IPv4"); err != nil {
+	if err := w.addFamily(p, &management, ofIPv4(p), netip.Addr.Is4, "IPv4"); err != nil {
 		return err
 	}
-	if p.IPv6 != (uplink.PlaceIPv6{}) {
+	if p.IPv6 != (uplink.PlaceAddresses{}) {
 		management.ipv6 = true
 		if err := w.addFamily(p, &management, p.IPv6, netip.Addr.Is6, "IPv6"); err != nil {
 			return err
@@ -139,7 +138,7 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 
 // addFamily adds the addresses and routes of one family to the pair of the management port. The service address and the
 // edge address are routed through the gateway too: only the switch has them.
-func (w *wanted) addFamily(p *uplink.Place, to *pair, at uplink.PlaceIPv6, is func(netip.Addr) bool, name string) error {
+func (w *wanted) addFamily(p *uplink.Place, to *pair, at uplink.PlaceAddresses, is func(netip.Addr) bool, name string) error {
 	for _, a := range []netip.Addr{at.Address, at.Service, at.Gateway} {
 		if !is(a) {
 			return fmt.Errorf("node-changed from the bridge: address %q is not an %s address", a, name)
@@ -217,18 +216,37 @@ func (w *wanted) allowIPv6(to *pair, r *uplink.Record) {
 	}
 }
 
-// networkOf returns the addresses of all nodes in the pod network.
-func networkOf(p *uplink.Place) netip.Prefix { return netip.PrefixFrom(p.Address, p.Length).Masked() }
-
 // leads reports whether a node leads others to services. Only a management port does, and only with an edge
 // address as source.
-func leads(place *uplink.Place) bool { return !place.Isolated && place.Edge.Is4() }
+func leads(place *uplink.Place) bool {
+	return !place.Isolated && (place.Edge.IsValid() || place.IPv6.Edge.IsValid())
+}
+
+// placeOfPorts returns where a node is for the ports of services and pods.
+func placeOfPorts(place *uplink.Place) nodeports.Place {
+	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: servesHostPorts(place)}
+	at.IPv4, at.IPv6 = addressesOf(ofIPv4(place)), addressesOf(place.IPv6)
+	at.IPv4.ByGateways = only4(place.Gateways)
+	return at
+}
+
+func addressesOf(in uplink.PlaceAddresses) nodeports.Addresses {
+	return nodeports.Addresses{Edge: in.Edge, Network: netip.PrefixFrom(in.Address, in.Length).Masked(), Node: in.Address}
+}
+
+// ofIPv4 returns the IPv4 addresses of a place.
+func ofIPv4(p *uplink.Place) uplink.PlaceAddresses {
+	return uplink.PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
+}
 
 // exposedPort returns a port on which a node answers for a service.
 func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	p := nodeports.Port{
 		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Sticky: e.Sticky,
 		Restricted: e.Restricted, Sources: e.Sources,
+	}
+	if !p.Address.IsValid() {
+		p.Address = netip.IPv4Unspecified()
 	}
 	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {
 		// The node itself may be a client. If a load balancer gives it the address, that is its source.

@@ -133,14 +133,10 @@ func (f *family) endpoints(p Port) (to []string, invalid error) {
 
 // host returns the element of a host port.
 func (f *family) host(p HostPort) (at portKey, one []element, err error) {
-	of := p.Address
-	if of == f.every {
-		of = netip.Addr{}
-	}
-	at, err = f.keyOf(of, p.Protocol, p.Number)
+	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
 	switch {
-	case err != nil || !f.has(p.Address):
-		return at, nil, fmt.Errorf("%s: the address, the protocol or the port is invalid", p)
+	case err != nil:
+		return at, nil, fmt.Errorf("%s: %w", p, err)
 	case !f.leadsTo(p.Pod):
 		return at, nil, fmt.Errorf("%s: the pod's address %s is not an %s address with a port", p, p.Pod, f.name)
 	}
@@ -214,10 +210,11 @@ func valueOf(set *nftables.Set, e nftables.SetElement) string {
 type change struct {
 	element
 	has, wanted bool
+	of          *table
 }
 
 // changesOf returns the elements that differ. One with another value is removed and added.
-func changesOf(have, want []element) (all []change) {
+func (t *table) changesOf(have, want []element) (all []change) {
 	for len(have)+len(want) > 0 {
 		order := 0
 		switch {
@@ -230,12 +227,12 @@ func changesOf(have, want []element) (all []change) {
 		}
 		switch {
 		case order < 0:
-			all, have = append(all, change{have[0], true, false}), have[1:]
+			all, have = append(all, change{have[0], true, false, t}), have[1:]
 		case order > 0:
-			all, want = append(all, change{want[0], false, true}), want[1:]
+			all, want = append(all, change{want[0], false, true, t}), want[1:]
 		default:
 			if have[0] != want[0] {
-				all = append(all, change{want[0], true, true})
+				all = append(all, change{want[0], true, true, t})
 			}
 			have, want = have[1:], want[1:]
 		}

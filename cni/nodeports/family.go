@@ -20,9 +20,10 @@ type family struct {
 	// source and destination are the offsets of addresses in the header.
 	source, destination uint32
 	address             nftables.SetDatatype
-	// every stands for every address of the node in a key.
-	every    netip.Addr
-	loopback netip.Prefix
+	// every stands for every address of the node in a key. Ports do not answer at those in linkLocal: the kernel does not
+	// forward packets of the clients there. It is zero for IPv4.
+	every               netip.Addr
+	loopback, linkLocal netip.Prefix
 	// portUnreachable is the code of ICMP for a port on which nobody listens.
 	portUnreachable uint8
 }
@@ -32,6 +33,13 @@ var ipv4 = family{
 	size: 4, source: 12, destination: 16, address: nftables.TypeIPAddr,
 	every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
 	portUnreachable: 3,
+}
+
+var ipv6 = family{
+	table: nftables.TableFamilyIPv6, number: unix.AF_INET6, translate: unix.NFPROTO_IPV6, name: "IPv6",
+	size: 16, source: 8, destination: 24, address: nftables.TypeIP6Addr,
+	every: netip.IPv6Unspecified(), loopback: netip.MustParsePrefix("::1/128"), linkLocal: netip.MustParsePrefix("fe80::/10"),
+	portUnreachable: 4,
 }
 
 // has reports whether an address is of the family.
@@ -85,17 +93,11 @@ func numberOf(n uint32) string { return string(binary.NativeEndian.AppendUint32(
 
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
-// keyOf returns the key of a port at an address, the zero address for every one of the node.
+// keyOf returns the key of a port at an address.
 func (f *family) keyOf(address netip.Addr, protocol string, number uint16) (portKey, error) {
 	at := portKey{address, protocols[protocol], number}
-	if !address.IsValid() {
-		at.address = f.every
-	}
-	switch {
-	case at.protocol == 0 || number == 0:
-		return portKey{}, fmt.Errorf("the protocol or the port is invalid")
-	case address.IsValid() && (!f.has(address) || address.IsUnspecified()):
-		return portKey{}, fmt.Errorf("the address is not an %s address of a service", f.name)
+	if !f.has(address) || at.protocol == 0 || number == 0 {
+		return portKey{}, fmt.Errorf("the address, the protocol or the port is invalid")
 	}
 	return at, nil
 }

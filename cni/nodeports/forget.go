@@ -16,9 +16,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// noteChanged notes the ports that are about to change, for forget: all if the former content is not known.
-func (t *Table) noteChanged(known bool) {
-	if !known {
+// noteChanged notes the ports that are about to change, for forget: all if the former content is not known, or if
+// there must be no table.
+func (t *table) noteChanged() {
+	if !t.whole || !t.at.Edge.IsValid() {
 		t.unforgotten = nil
 	}
 	if t.unforgotten == nil {
@@ -35,7 +36,7 @@ func (t *Table) noteChanged(known bool) {
 // client that keeps sending would never reach another endpoint. If it fails, the next call repeats it.
 // The first one is about all ports if there are ports or a table, because an earlier process may have ended
 // before.
-func (t *Table) forget() error {
+func (t *table) forget() error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
@@ -47,7 +48,7 @@ func (t *Table) forget() error {
 }
 
 // changedTuples names the connections of ports that have changed.
-func (t *Table) changedTuples() []tuple {
+func (t *table) changedTuples() []tuple {
 	all := map[tuple]bool{}
 	for at := range t.unforgotten {
 		all[tuple{protocol: at.protocol, port: at.number}] = true
@@ -138,7 +139,7 @@ func (f *family) ownAddresses(ns netns.NsHandle) (addresses, error) {
 
 // isStale reports whether a connection is one of UDP to a port that does not lead to a target of the port, or
 // whose client must not reach it.
-func (t *Table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
+func (t *table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
 	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
 	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 { // zones belong to the switch
@@ -154,31 +155,37 @@ func (t *Table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
 // the node, and a pod that asks an external address.
-func (t *Table) toService(at portKey, client net.IP, own addresses) bool {
+func (t *table) toService(at portKey, client net.IP, own addresses) bool {
 	from, _ := netip.AddrFromSlice(client)
-	return own.has(client) || at.address != t.family.every && slices.ContainsFunc(t.place.Inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+	return own.has(client) || at.address != t.family.every && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+}
+
+// of returns the elements of a group; nil if there is no table.
+func (t *table) of(set string, at portKey) []element {
+	if !t.wanted() {
+		return nil
+	}
+	return t.want[group{set, at}]
 }
 
 // has reports whether the node answers on a port.
-func (t *Table) has(at portKey) bool {
-	return t.want[group{services, at}] != nil || t.want[group{hosts, at}] != nil
-}
+func (t *table) has(at portKey) bool { return t.of(services, at) != nil || t.of(hosts, at) != nil }
 
 // leads reports whether a port leads to a target. A cluster address is one for some clients, or if the port has no
 // endpoints.
-func (t *Table) leads(at portKey, to netip.AddrPort, toService bool) bool {
-	elements := t.want[group{services, at}]
+func (t *table) leads(at portKey, to netip.AddrPort, toService bool) bool {
+	elements := t.of(services, at)
 	balanced := slices.ContainsFunc(elements, func(e element) bool { return e.set == balancers })
 	is := func(e element) bool { return e.value == addressOf(to) && (e.set != services || toService || !balanced) }
-	return slices.ContainsFunc(elements, is) || slices.ContainsFunc(t.want[group{hosts, at}], is)
+	return slices.ContainsFunc(elements, is) || slices.ContainsFunc(t.of(hosts, at), is)
 }
 
 // refuses reports whether a client must not reach a port.
-func (t *Table) refuses(at portKey, client net.IP) bool {
+func (t *table) refuses(at portKey, client net.IP) bool {
 	from, _ := netip.AddrFromSlice(client)
 	from = from.Unmap()
 	only := false
-	for _, e := range t.want[group{services, at}] {
+	for _, e := range t.of(services, at) {
 		switch e.set {
 		case restricted:
 			only = true
@@ -203,9 +210,9 @@ func (f *family) rangeOf(e element) netipx.IPRange {
 // concerns reports whether a connection can be one of a port. If all ports count, these are the
 // ports that are there now, and those whose connections were led to a pod or a service. Such a connection
 // of another program begins again with its next packet.
-func (t *Table) concerns(at portKey, asked, to netip.Addr) bool {
+func (t *table) concerns(at portKey, asked, to netip.Addr) bool {
 	if t.unforgotten != nil {
 		return t.unforgotten[at]
 	}
-	return t.has(at) || asked != to && slices.ContainsFunc(t.place.Inside, func(p netip.Prefix) bool { return p.Contains(to) })
+	return t.has(at) || asked != to && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(to) })
 }

@@ -15,10 +15,10 @@ import (
 
 // HostPort is a port of the node that leads to a pod.
 type HostPort struct {
-	Address  netip.Addr // of the node, IPv4; unspecified for every address
+	Address  netip.Addr // of the node; unspecified for every address of its family
 	Protocol string     // "tcp", "udp", "sctp"
 	Number   uint16
-	Pod      netip.AddrPort // IPv4
+	Pod      netip.AddrPort // of the same family
 }
 
 // String returns the port for messages.
@@ -34,7 +34,7 @@ func CheckHostPorts(ns netns.NsHandle, ports []HostPort) error {
 		return fmt.Errorf("check host ports: %w", err)
 	}
 	defer h.Close()
-	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_V4) })
+	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("check host ports: list the addresses of the node: %w", err)
 	}
@@ -83,9 +83,13 @@ func listeners(h *netlink.Handle, protocol string) ([]netlink.SocketID, error) {
 	return open, nil
 }
 
-// concerns reports whether a packet can be for the port and for a socket with an address.
+// concerns reports whether a packet can be for the port and for a socket with an address. A socket with the unspecified
+// address of IPv6 can serve IPv4 too.
 func (p HostPort) concerns(socket net.IP) bool {
 	at, _ := netip.AddrFromSlice(socket)
+	if at == netip.IPv6Unspecified() {
+		return true
+	}
 	at = at.Unmap()
-	return at.IsUnspecified() || at.Is4() && (p.Address.IsUnspecified() || p.Address == at)
+	return at.Is4() == p.Address.Is4() && (at.IsUnspecified() || p.Address.IsUnspecified() || p.Address == at)
 }

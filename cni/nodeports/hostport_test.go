@@ -16,7 +16,7 @@ import (
 // hosting is place, on which pods may have host ports.
 var hosting = func() nodeports.Place {
 	at := place
-	at.Node, at.HostPorts = netip.MustParseAddr(management), true
+	at.IPv4.Node, at.HostPorts = netip.MustParseAddr(management), true
 	return at
 }()
 
@@ -31,8 +31,10 @@ func host(address, protocol string, number uint16, pod string) nodeports.HostPor
 
 // TestHostPorts: clients outside the cluster, other nodes, pods and the node's programs reach a pod by its host
 // ports. Pods with different addresses or protocols share a port.
-func TestHostPorts(t *testing.T) {
-	w := newWorld(t)
+func TestHostPorts(t *testing.T) { eachFamily(t, testHostPorts) }
+
+func testHostPorts(w *world) {
+	t := w.T
 	w.run(w.node, "ip addr add 192.0.2.9/24 dev eth0; sysctl -q -w net.ipv4.conf.coe0.route_localnet=1")
 	ports := serving{Hosts: []nodeports.HostPort{
 		host("", "tcp", 8080, pod1), host("", "udp", 8080, pod2),
@@ -57,8 +59,10 @@ func TestHostPorts(t *testing.T) {
 	require.ErrorContains(t, err, "refused", "only a port of a loopback address answers there")
 	w.answers(w.outside, client, "tcp", node+":9000", pod2+":8080 "+client)
 	w.answers(w.outside, client, "udp", node+":9000", pod1+":8080 "+client)
-	w.answers(w.node, "", "tcp", "127.0.0.1:9000", pod1+":8080 "+management)
-	w.answers(w.node, node, "tcp", "127.0.0.1:9000", pod1+":8080 "+management)
+	if !w.six { // Linux leads packets from loopback addresses elsewhere only by IPv4
+		w.answers(w.node, "", "tcp", "127.0.0.1:9000", pod1+":8080 "+management)
+		w.answers(w.node, node, "tcp", "127.0.0.1:9000", pod1+":8080 "+management)
+	}
 	for _, elsewhere := range []string{"192.0.2.9:9000", node + ":9001"} {
 		_, err := w.ask(w.outside, client, "tcp", elsewhere)
 		require.ErrorContains(t, err, "refused", elsewhere)
@@ -66,11 +70,11 @@ func TestHostPorts(t *testing.T) {
 
 	unknown := serving{HostsUnknown: true}
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	changed, err := unknown.sync(again, hosting, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := w.syncTable(again, hosting, unknown)
 	require.NoError(t, err)
 	require.False(t, changed, "unknown host ports stay")
 	w.run(w.node, "nft add table ip others")
-	changed, err = serving{}.sync(again, hosting, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err = w.syncTable(again, hosting, serving{})
 	require.NoError(t, err)
 	require.True(t, changed, "they are known, and there are none")
 	w.syncAll(true, hosting, ports)
@@ -88,8 +92,10 @@ func TestHostPorts(t *testing.T) {
 }
 
 // TestHostPortsTakeNothing: a service and a program of the node keep their ports.
-func TestHostPortsTakeNothing(t *testing.T) {
-	w := newWorld(t)
+func TestHostPortsTakeNothing(t *testing.T) { eachFamily(t, testHostPortsTakeNothing) }
+
+func testHostPortsTakeNothing(w *world) {
+	t := w.T
 	w.withExternal()
 	listen := w.listen(w.node, "tcp4", ":8081")
 	w.serveIn(w.node, "0.0.0.0:8082")
@@ -139,20 +145,22 @@ func TestLoopbackStaysInside(t *testing.T) {
 // TestChangedUDPHostPorts: a client that keeps sending reaches the pod that has the port now, and nobody once it is
 // gone.
 func TestChangedUDPHostPorts(t *testing.T) {
-	for _, address := range []string{"", node} {
-		w := newWorld(t)
-		conn, err := w.dial(w.outside, client, "udp", node+":8080")
-		require.NoError(t, err)
-		defer func() { _ = conn.Close() }()
-		for _, pod := range []string{pod1, pod2} {
-			w.syncAll(true, hosting, serving{Hosts: []nodeports.HostPort{host(address, "udp", 8080, pod)}})
-			got, err := answer(conn, patience)
+	eachFamily(t, func(w *world) {
+		t := w.T
+		for _, address := range []string{"", node} {
+			conn, err := w.dial(w.outside, client, "udp", node+":8080")
 			require.NoError(t, err)
-			require.Equal(t, pod+":8080 "+client, got)
+			for _, pod := range []string{pod1, pod2} {
+				w.syncAll(true, hosting, serving{Hosts: []nodeports.HostPort{host(address, "udp", 8080, pod)}})
+				got, err := answer(conn, patience)
+				require.NoError(t, err)
+				require.Equal(t, w.text(pod+":8080 "+client), got)
+			}
+			w.syncAll(true, hosting, serving{})
+			require.Zero(t, w.connections(node))
+			require.NoError(t, conn.Close())
 		}
-		w.syncAll(true, hosting, serving{})
-		require.Zero(t, w.connections(node))
-	}
+	})
 }
 
 // TestInvalidHostPorts: an invalid host port, or one of two pods, is an error, and the others are served.
@@ -160,7 +168,7 @@ func TestInvalidHostPorts(t *testing.T) {
 	w := newWorld(t)
 	good := host("", "tcp", 8080, pod1)
 	six := good
-	six.Address = netip.MustParseAddr("::")
+	six.Address = netip.MustParseAddr("::") // and the pod's is of IPv4
 	for _, bad := range []nodeports.HostPort{
 		{}, six, host("", "icmp", 1, pod1), host("", "tcp", 0, pod1), host("", "tcp", 1, "fd00::1"), host("", "tcp", 8080, pod2),
 	} {
@@ -179,6 +187,8 @@ func TestCheckHostPort(t *testing.T) {
 	w.listen(w.node, "tcp", "[::]:6443")
 	w.listen(w.node, "tcp4", "127.0.0.1:10248")
 	w.listen(w.node, "tcp6", "[::1]:7000")
+	w.run(w.node, "ip addr add fd00::1/64 dev eth0 nodad")
+	const six = "fd00::1"
 	w.serveIn(w.node, node+":53")
 	connected, err := w.dial(w.node, "", "udp", client+":1")
 	require.NoError(t, err)
@@ -201,6 +211,13 @@ func TestCheckHostPort(t *testing.T) {
 		{host(management, "udp", 53, pod1), ""},
 		{host("", "udp", own, pod1), ""},
 		{host(client, "tcp", 8080, pod1), "the node has no address " + client},
+		{host("::", "tcp", 22, pod1), ""},
+		{host("::", "tcp", 6443, pod1), "host port tcp [::]:6443: a program of the node listens on [::]:6443"},
+		{host(six, "tcp", 6443, pod1), "a program of the node listens on [::]:6443"},
+		{host("::", "tcp", 7000, pod1), "a program of the node listens on [::1]:7000"},
+		{host(six, "tcp", 7000, pod1), ""},
+		{host("::", "udp", 53, pod1), ""},
+		{host("fd00::2", "tcp", 8080, pod1), "the node has no address fd00::2"},
 	} {
 		err := nodeports.CheckHostPorts(w.node, []nodeports.HostPort{host(node, "tcp", 1, pod1), c.port})
 		if c.says == "" {
@@ -211,16 +228,11 @@ func TestCheckHostPort(t *testing.T) {
 	}
 }
 
-// syncing is a Sync that may fail.
-func (w *world) syncing(at nodeports.Place, ports serving) (bool, error) {
-	return ports.sync(w.table, at, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
-}
-
 // listen listens in a namespace, and answers nobody.
 func (w *world) listen(ns netns.NsHandle, network, at string) (listener net.Listener) {
 	w.Helper()
 	require.NoError(w, links.Inside(ns, func() (err error) {
-		listener, err = new(net.ListenConfig).Listen(context.Background(), network, at)
+		listener, err = new(net.ListenConfig).Listen(context.Background(), w.network(network), w.text(at))
 		return err
 	}))
 	w.Cleanup(func() { _ = listener.Close() })

@@ -9,6 +9,8 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +39,7 @@ const (
 )
 
 var place = nodeports.Place{
-	Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24"),
+	IPv4:   nodeports.Addresses{Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24")},
 	Inside: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")},
 }
 
@@ -45,16 +47,128 @@ var place = nodeports.Place{
 // cluster address and two pods, each with a server that answers with its own address and the client's.
 type world struct {
 	*testing.T
+	six                 bool // see translated
 	outside, node, pods netns.NsHandle
 	table               *nodeports.Table
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOf(t, false)
+}
+
+// eachFamily runs a test in a world of IPv4, and in one of IPv6.
+func eachFamily(t *testing.T, test func(w *world)) {
+	t.Helper()
+	t.Run("IPv4", func(t *testing.T) { test(newWorldOf(t, false)) })
+	t.Run("IPv6", func(t *testing.T) { test(newWorldOf(t, true)) })
+}
+
+// dotted is an IPv4 address in a text, with the length of a prefix or a port.
+var dotted = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+)(/\d+)?(:\d+)?`)
+
+// text replaces the IPv4 addresses in a text by those of the world, and the names of families in commands. Tests name the
+// IPv4 addresses.
+func (w *world) text(of string) string {
+	if !w.six {
+		return of
+	}
+	of = dotted.ReplaceAllStringFunc(of, func(found string) string {
+		parts := dotted.FindStringSubmatch(found)
+		address := translated(netip.MustParseAddr(parts[1])).String()
+		switch {
+		case parts[2] != "":
+			return translatedPrefix(netip.MustParsePrefix(parts[1] + parts[2])).String()
+		case parts[3] != "":
+			return "[" + address + "]" + parts[3]
+		}
+		return address
+	})
+	return added.ReplaceAllString(families.Replace(of), "$1 nodad")
+}
+
+// added are the commands that add an address.
+var added = regexp.MustCompile(`(ip addr add \S+ dev [a-z0-9]+)`)
+
+// families has the commands that name a family.
+var families = strings.NewReplacer(
+	"table ip ", "table ip6 ", "chain ip ", "chain ip6 ", "map ip ", "map ip6 ", "set ip ", "set ip6 ", "element ip ", "element ip6 ", "rule ip ", "rule ip6 ",
+	"table ip6 ", "table ip ", "ip daddr ", "ip6 daddr ", "ipv4_addr", "ipv6_addr", "net.ipv4.ip_forward", "net.ipv6.conf.all.forwarding",
+)
+
+// translated returns the IPv6 address of a world for an IPv4 address: it ends in the same bytes.
+func translated(a netip.Addr) netip.Addr {
+	switch {
+	case !a.Is4():
+		return a
+	case a.IsUnspecified():
+		return netip.IPv6Unspecified()
+	case a.IsLoopback():
+		return netip.IPv6Loopback()
+	}
+	six, four := netip.MustParseAddr("fd64::").As16(), a.As4()
+	copy(six[12:], four[:])
+	return netip.AddrFrom16(six)
+}
+
+func translatedPort(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(translated(a.Addr()), a.Port())
+}
+
+func translatedPrefix(p netip.Prefix) netip.Prefix {
+	switch {
+	case !p.Addr().Is4():
+		return p
+	case p.Bits() == 0:
+		return netip.PrefixFrom(netip.IPv6Unspecified(), 0)
+	}
+	return netip.PrefixFrom(translated(p.Addr()), 96+p.Bits())
+}
+
+func translatedPrefixes(all []netip.Prefix) (to []netip.Prefix) {
+	for _, p := range all {
+		to = append(to, translatedPrefix(p))
+	}
+	return to
+}
+
+// translated returns the ports in the addresses of IPv6.
+func (s serving) translated() (to serving) {
+	to.HostsUnknown = s.HostsUnknown
+	for _, p := range s.Services {
+		p.Address, p.Service, p.Sources = translated(p.Address), translatedPort(p.Service), translatedPrefixes(p.Sources)
+		p.Endpoints = slices.Clone(p.Endpoints)
+		for i, e := range p.Endpoints {
+			p.Endpoints[i] = translatedPort(e)
+		}
+		to.Services = append(to.Services, p)
+	}
+	for _, p := range s.Hosts {
+		p.Address, p.Pod = translated(p.Address), translatedPort(p.Pod)
+		to.Hosts = append(to.Hosts, p)
+	}
+	return to
+}
+
+// sixth returns a place of IPv4 in IPv6.
+func sixth(at nodeports.Place) nodeports.Place {
+	if !at.IPv4.Edge.IsValid() {
+		return at
+	}
+	at.IPv6 = nodeports.Addresses{
+		Edge: translated(at.IPv4.Edge), Network: translatedPrefix(at.IPv4.Network), Node: translated(at.IPv4.Node),
+		ByGateways: translatedPrefixes(at.IPv4.ByGateways),
+	}
+	at.IPv4, at.Inside = nodeports.Addresses{}, translatedPrefixes(at.Inside)
+	return at
+}
+
+func newWorldOf(t *testing.T, six bool) *world {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs root; make test runs it")
 	}
-	w := &world{T: t, outside: namespace(t), node: namespace(t), pods: namespace(t)}
+	w := &world{T: t, six: six, outside: namespace(t), node: namespace(t), pods: namespace(t)}
 	for _, ns := range []netns.NsHandle{w.outside, w.node, w.pods} {
 		w.run(ns, "ip link set lo up")
 	}
@@ -98,6 +212,7 @@ func (w *world) join(a netns.NsHandle, linkA, addressA string, b netns.NsHandle,
 // run runs a command in a namespace, and returns its output.
 func (w *world) run(ns netns.NsHandle, command string) (out string) {
 	w.Helper()
+	command = w.text(command)
 	require.NoError(w, links.Inside(ns, func() error {
 		said, err := exec.CommandContext(w.Context(), "sh", "-c", command).CombinedOutput()
 		if out = string(said); err != nil {
@@ -116,12 +231,13 @@ func (w *world) serve(at string) {
 
 func (w *world) serveIn(ns netns.NsHandle, at string) {
 	w.Helper()
+	at = w.text(at)
 	require.NoError(w, links.Inside(ns, func() error {
-		tcp, err := new(net.ListenConfig).Listen(context.Background(), "tcp4", at)
+		tcp, err := new(net.ListenConfig).Listen(context.Background(), w.network("tcp4"), at)
 		if err != nil {
 			return err
 		}
-		udp, err := new(net.ListenConfig).ListenPacket(context.Background(), "udp4", at)
+		udp, err := new(net.ListenConfig).ListenPacket(context.Background(), w.network("udp4"), at)
 		if err != nil {
 			return err
 		}
@@ -154,13 +270,21 @@ func (w *world) serveIn(ns netns.NsHandle, at string) {
 	}))
 }
 
+// network returns the network of the world for one of IPv4.
+func (w *world) network(four string) string {
+	if w.six {
+		return strings.Replace(four, "4", "6", 1)
+	}
+	return four
+}
+
 // patience is how long an answer may take.
 const patience = 5 * time.Second
 
 // dial connects a client to a port of the node. Its source is an address of the namespace; "" for any.
 func (w *world) dial(from netns.NsHandle, source, network, at string) (conn net.Conn, err error) {
 	d := &net.Dialer{Timeout: patience}
-	if source != "" {
+	if source, at = w.text(source), w.text(at); source != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
 		if network == "udp" {
 			d.LocalAddr = &net.UDPAddr{IP: net.ParseIP(source)}
@@ -200,7 +324,7 @@ func (w *world) answers(from netns.NsHandle, source, network, at, want string) {
 	w.Helper()
 	got, err := w.ask(from, source, network, at)
 	require.NoError(w, err, "%s %s", network, at)
-	require.Equal(w, want, got, "%s %s", network, at)
+	require.Equal(w, w.text(want), got, "%s %s", network, at)
 }
 
 // serving are the ports on which a node answers.
@@ -226,13 +350,29 @@ func (w *world) sync(changes bool, ports ...nodeports.Port) {
 // syncAll requires whether the node at a place is changed.
 func (w *world) syncAll(changes bool, at nodeports.Place, ports serving) {
 	w.Helper()
-	changed, err := ports.sync(w.table, at, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := w.syncing(at, ports)
 	require.NoError(w, err)
 	require.Equal(w, changes, changed)
 }
 
+// syncing is a Sync that may fail.
+func (w *world) syncing(at nodeports.Place, ports serving) (bool, error) {
+	w.Helper()
+	return w.syncTable(w.table, at, ports)
+}
+
+// syncTable is syncing for another table.
+func (w *world) syncTable(table *nodeports.Table, at nodeports.Place, ports serving) (bool, error) {
+	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
+	if w.six {
+		at, ports = sixth(at), ports.translated()
+		nodes = []netip.Addr{translated(nodes[0]), translated(nodes[1])}
+	}
+	return ports.sync(table, at, nodes)
+}
+
 func cluster(protocol string, number uint16) nodeports.Port {
-	return nodeports.Port{Protocol: protocol, Number: number, Service: netip.MustParseAddrPort(service + ":80")}
+	return nodeports.Port{Address: netip.IPv4Unspecified(), Protocol: protocol, Number: number, Service: netip.MustParseAddrPort(service + ":80")}
 }
 
 func local(protocol string, number uint16, pods ...string) nodeports.Port {
@@ -253,8 +393,10 @@ func direct(protocol string, number uint16, pods ...string) nodeports.Port {
 
 // Clients outside the cluster, pods and the node itself reach the service at every address of the node.
 // Other ports stay with the node. There are no rules for the node's own traffic to services here.
-func TestClusterPorts(t *testing.T) {
-	w := newWorld(t)
+func TestClusterPorts(t *testing.T) { eachFamily(t, testClusterPorts) }
+
+func testClusterPorts(w *world) {
+	t := w.T
 	w.sync(true, cluster("tcp", 30080), cluster("udp", 30080))
 	w.sync(false, cluster("udp", 30080), cluster("tcp", 30080))
 	for _, network := range []string{"tcp", "udp"} {
@@ -278,8 +420,10 @@ func TestClusterPorts(t *testing.T) {
 // A local port leads clients to the endpoints on the node. The endpoints see a client outside the
 // cluster, and the edge address of this node instead of another node or a pod. The node itself reaches the
 // service.
-func TestLocalPorts(t *testing.T) {
-	w := newWorld(t)
+func TestLocalPorts(t *testing.T) { eachFamily(t, testLocalPorts) }
+
+func testLocalPorts(w *world) {
+	t := w.T
 	sticky := local("tcp", 30082, pod1, pod2)
 	sticky.Sticky = true
 	w.sync(true, local("tcp", 30080, pod1, pod2), local("udp", 30080, pod2), local("tcp", 30081), sticky)
@@ -291,7 +435,7 @@ func TestLocalPorts(t *testing.T) {
 		seen[got] = true
 		return len(seen) == 2
 	}, 10*patience, time.Millisecond, "both endpoints answer")
-	require.Equal(t, map[string]bool{pod1 + ":8080 " + client: true, pod2 + ":8080 " + client: true}, seen, "they see the client")
+	require.Equal(t, map[string]bool{w.text(pod1 + ":8080 " + client): true, w.text(pod2 + ":8080 " + client): true}, seen, "they see the client")
 	w.answers(w.outside, client, "udp", node+":30080", pod2+":8080 "+client)
 	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+edge)
 	w.answers(w.pods, "10.42.0.9", "udp", management+":30080", pod2+":8080 "+edge)
@@ -315,8 +459,10 @@ func TestLocalPorts(t *testing.T) {
 // A port leads to endpoints on all nodes, which see the edge address instead of every client. A client that is an
 // endpoint reaches itself too. The node's own programs reach the service. A port with an invalid endpoint leads to the
 // service.
-func TestDirectPorts(t *testing.T) {
-	w := newWorld(t)
+func TestDirectPorts(t *testing.T) { eachFamily(t, testDirectPorts) }
+
+func testDirectPorts(w *world) {
+	t := w.T
 	w.withExternal()
 	w.sync(true, direct("tcp", 30080, pod1), direct("udp", 30080, pod2), at(external, direct("tcp", 80, pod2)), at(external, local("tcp", 30080, pod2)))
 	for _, c := range []struct{ network, at, want string }{
@@ -335,9 +481,9 @@ func TestDirectPorts(t *testing.T) {
 	w.answers(w.outside, client, "tcp", pod1+":30080", pod1+":30080 "+client) // by route, not by a port of the node
 
 	partly := direct("tcp", 30080, pod1)
-	partly.Endpoints = append(partly.Endpoints, netip.MustParseAddrPort("[fd00::1]:8080"))
+	partly.Endpoints = append(partly.Endpoints, netip.MustParseAddrPort(pod2+":0"))
 	_, err := w.syncing(place, serving{Services: []nodeports.Port{partly}})
-	require.ErrorContains(t, err, "node port tcp 30080: the endpoint [fd00::1]:8080 is not an IPv4 address with a port")
+	require.ErrorContains(t, err, w.text("node port tcp 30080: the endpoint "+pod2+":0 is not an "))
 	w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	many := direct("tcp", 30080)
 	for range nodeports.MaxEndpoints {
@@ -387,8 +533,10 @@ func TestExpiredEndpoints(t *testing.T) {
 
 // Endpoints have equal shares of connections, and a client of a sticky port has always the same one. That holds for any
 // number of endpoints.
-func TestShares(t *testing.T) {
-	w := newWorld(t)
+func TestShares(t *testing.T) { eachFamily(t, testShares) }
+
+func testShares(w *world) {
+	t := w.T
 	var all []string
 	for i := range 7 {
 		address := fmt.Sprintf("10.42.1.%d", i+1)
@@ -422,18 +570,20 @@ func TestShares(t *testing.T) {
 // A client that keeps sending UDP from one socket reaches the current endpoint: after the port was
 // added, after its endpoint was replaced, and after it was removed and added again. Other connections
 // of the node stay.
-func TestChangedUDPPorts(t *testing.T) {
-	w := newWorld(t)
+func TestChangedUDPPorts(t *testing.T) { eachFamily(t, testChangedUDPPorts) }
+
+func testChangedUDPPorts(w *world) {
+	t := w.T
 	w.run(w.node, "nft add table ip others; nft add chain ip others c '{ type filter hook forward priority 0; }'; nft add rule ip others c ct state new") // tracks connections
 	w.run(w.node, "ip route add 198.51.100.0/24 via 100.96.0.1")
 	beyond := "198.51.100.7:30080"
 	w.run(w.pods, "ip addr add 198.51.100.7/32 dev lo")
 	w.serve(beyond)
-	passing, err := w.dial(w.outside, "", "udp", node+":30080")
+	passing, err := w.dial(w.outside, client, "udp", node+":30080")
 	require.NoError(t, err)
 	defer func() { _ = passing.Close() }()
 	w.run(w.outside, "ip route add 198.51.100.0/24 via "+node)
-	through, err := w.dial(w.outside, "", "udp", beyond)
+	through, err := w.dial(w.outside, client, "udp", beyond)
 	require.NoError(t, err)
 	defer func() { _ = through.Close() }()
 	_, err = answer(through, patience)
@@ -459,7 +609,7 @@ func TestChangedUDPPorts(t *testing.T) {
 			return err == nil
 		}, patience, time.Millisecond)
 		if len(step.port.Endpoints) < 2 {
-			require.Equal(t, step.want, got)
+			require.Equal(t, w.text(step.want), got)
 		}
 	}
 	w.sync(true)
@@ -474,10 +624,14 @@ func (w *world) connections(to string) (n int) {
 	h, err := netlink.NewHandleAt(w.node, unix.NETLINK_NETFILTER)
 	require.NoError(w, err)
 	defer h.Close()
-	all, err := h.ConntrackTableList(netlink.ConntrackTable, unix.AF_INET)
+	family := netlink.InetFamily(unix.AF_INET)
+	if w.six {
+		family = unix.AF_INET6
+	}
+	all, err := h.ConntrackTableList(netlink.ConntrackTable, family)
 	require.NoError(w, err)
 	for _, flow := range all {
-		if flow.Forward.DstIP.Equal(net.ParseIP(to)) {
+		if flow.Forward.DstIP.Equal(net.ParseIP(w.text(to))) {
 			n++
 		}
 	}
@@ -485,9 +639,11 @@ func (w *world) connections(to string) (n int) {
 }
 
 // The table is restored after changes of others. Other tables stay.
-func TestRestore(t *testing.T) {
-	w := newWorld(t)
-	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'; nft add table ip6 "+nodeports.TableName)
+func TestRestore(t *testing.T) { eachFamily(t, testRestore) }
+
+func testRestore(w *world) {
+	t := w.T
+	w.run(w.node, "nft add table ip others; nft add set ip others s '{ type ipv4_addr; }'")
 	restricted := at(external, cluster("tcp", 80))
 	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/30")}
 	ports := serving{
@@ -511,28 +667,27 @@ func TestRestore(t *testing.T) {
 		w.answers(w.outside, client, "tcp", node+":30081", pod1+":8080 "+client)
 		w.answers(w.outside, client, "tcp", node+":8080", pod1+":8080 "+client)
 		if !strings.HasPrefix(harm, "flush ruleset") {
-			require.Contains(t, w.run(w.node, "nft list ruleset"), "table ip others")
+			require.Contains(t, w.run(w.node, "nft list ruleset"), w.text("table ip others "))
 		}
 	}
 
-	w.run(w.node, "nft add table ip others; nft add table ip6 "+nodeports.TableName)
+	w.run(w.node, "nft add table ip others")
 	w.syncAll(false, hosting, ports) // changes of others are read, and written by nobody
 
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
-	changed, err := ports.sync(again, hosting, nodes)
+	changed, err := w.syncTable(again, hosting, ports)
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the table")
 	moved := hosting
-	moved.Edge = moved.Edge.Prev()
-	changed, err = ports.sync(again, moved, nodes)
+	moved.IPv4.Edge = moved.IPv4.Edge.Prev()
+	changed, err = w.syncTable(again, moved, ports)
 	require.NoError(t, err)
 	require.True(t, changed)
-	require.Contains(t, w.run(w.node, "nft list table ip "+nodeports.TableName), "snat to 100.96.0.253")
-	changed, err = serving{}.sync(again, nodeports.Place{}, nil)
+	require.Contains(t, w.run(w.node, "nft list table ip "+nodeports.TableName), w.text("snat to 100.96.0.253"))
+	changed, err = w.syncTable(again, nodeports.Place{}, serving{})
 	require.NoError(t, err)
 	require.True(t, changed)
-	require.Equal(t, "table ip others {\n}\ntable ip6 "+nodeports.TableName+" {\n}\n", w.run(w.node, "nft list ruleset"))
+	require.Equal(t, w.text("table ip others {\n}\n"), w.run(w.node, "nft list ruleset"))
 }
 
 // A caller whose own tables were checked learns whether only the table has changed nftables since.
@@ -545,7 +700,7 @@ func TestAlone(t *testing.T) {
 		w.table.Begin(generation)
 	}
 	begin()
-	require.False(t, w.table.Alone(), "there is no table")
+	require.False(t, w.table.Alone(), "nothing is known")
 	w.sync(true, cluster("tcp", 30080))
 	begin()
 	for number := range uint16(3) {
@@ -585,8 +740,10 @@ func (w *world) withExternal() {
 // Packets to an external address reach the service from everywhere, as by a node port. Pods and the node reach
 // all endpoints of a local port. Other ports and addresses pass by. It makes no difference whether the node has
 // the address, as some load balancers give it to nodes.
-func TestExternalAddresses(t *testing.T) {
-	w := newWorld(t)
+func TestExternalAddresses(t *testing.T) { eachFamily(t, testExternalAddresses) }
+
+func testExternalAddresses(w *world) {
+	t := w.T
 	w.withExternal()
 	w.sync(true, at(external, cluster("tcp", 80)), at(external, cluster("udp", 80)), at(external, local("tcp", 81, pod1)),
 		at(external, local("udp", 81, pod2)), at(external, local("tcp", 82)), cluster("tcp", 30080))
@@ -620,8 +777,10 @@ func TestExternalAddresses(t *testing.T) {
 
 // Only clients in the ranges reach a restricted port, whether they are outside, on the node, or pods. Ranges that
 // overlap are one. Other ports of the address, and node ports, are open.
-func TestRestrictedAddresses(t *testing.T) {
-	w := newWorld(t)
+func TestRestrictedAddresses(t *testing.T) { eachFamily(t, testRestrictedAddresses) }
+
+func testRestrictedAddresses(w *world) {
+	t := w.T
 	w.withExternal()
 	restricted := func(sources ...string) nodeports.Port {
 		p := at(external, cluster("tcp", 80))
@@ -637,11 +796,11 @@ func TestRestrictedAddresses(t *testing.T) {
 		sources                    []string
 		client, other, pod, itself bool
 	}{
-		{[]string{client + "/32", "fd00::/8"}, true, false, false, false},
+		{[]string{client + "/32", "2001:db8::/32"}, true, false, false, false},
 		{[]string{other + "/32"}, false, true, false, false},
 		{[]string{"10.42.0.0/16", "10.42.0.0/24", pod + "/32"}, false, false, true, false},
 		{[]string{node + "/32", "192.0.2.2/31"}, true, true, false, true},
-		{[]string{"fd00::/8"}, false, false, false, false},
+		{[]string{"2001:db8::/32"}, false, false, false, false},
 		{[]string{"0.0.0.0/0"}, true, true, true, true},
 		{nil, false, false, false, false},
 	} {
@@ -663,7 +822,7 @@ func TestRestrictedAddresses(t *testing.T) {
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
 	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
-	changed, err := serving{Services: append(open, restricted())}.sync(again, place, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
+	changed, err := w.syncTable(again, place, serving{Services: append(open, restricted())})
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the restriction")
 	w.sync(true, append(open, at(external, cluster("tcp", 80)))...)
@@ -671,8 +830,10 @@ func TestRestrictedAddresses(t *testing.T) {
 }
 
 // A client that keeps sending UDP to an external address reaches the current endpoint.
-func TestChangedExternalAddresses(t *testing.T) {
-	w := newWorld(t)
+func TestChangedExternalAddresses(t *testing.T) { eachFamily(t, testChangedExternalAddresses) }
+
+func testChangedExternalAddresses(w *world) {
+	t := w.T
 	w.withExternal()
 	conn, err := w.dial(w.outside, client, "udp", external+":80")
 	require.NoError(t, err)
@@ -681,14 +842,14 @@ func TestChangedExternalAddresses(t *testing.T) {
 		w.sync(true, at(external, local("udp", 80, pod)))
 		got, err := answer(conn, patience)
 		require.NoError(t, err)
-		require.Equal(t, pod+":8080 "+client, got)
+		require.Equal(t, w.text(pod+":8080 "+client), got)
 	}
 	restricted := at(external, local("udp", 80, pod2))
 	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix(client + "/32")}
 	w.sync(true, restricted)
 	got, err := answer(conn, patience)
 	require.NoError(t, err)
-	require.Equal(t, pod2+":8080 "+client, got)
+	require.Equal(t, w.text(pod2+":8080 "+client), got)
 	restricted.Sources = []netip.Prefix{netip.MustParsePrefix(other + "/32")}
 	w.sync(true, restricted)
 	_, err = answer(conn, 100*time.Millisecond)
@@ -705,7 +866,8 @@ func TestChangedExternalAddresses(t *testing.T) {
 // silent requires that nothing answers.
 func (w *world) silent(from netns.NsHandle, source, at string) {
 	w.Helper()
-	d := &net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+	d := &net.Dialer{Timeout: 300 * time.Millisecond, LocalAddr: &net.TCPAddr{IP: net.ParseIP(w.text(source))}}
+	at = w.text(at)
 	require.NoError(w, links.Inside(from, func() error {
 		_, err := d.DialContext(w.Context(), "tcp", at)
 		var timeout net.Error
@@ -738,10 +900,11 @@ func TestManyPorts(t *testing.T) {
 // An invalid port or endpoint is an error, and does not keep the others from being served.
 func TestInvalidPorts(t *testing.T) {
 	w := newWorld(t)
-	to := netip.MustParseAddrPort("10.96.0.1:80")
+	every, to := netip.IPv4Unspecified(), netip.MustParseAddrPort("10.96.0.1:80")
 	for _, bad := range []nodeports.Port{
-		{}, at("fd00::1", cluster("tcp", 80)), at("0.0.0.0", cluster("tcp", 80)), {Protocol: "icmp", Number: 1, Service: to}, {Protocol: "tcp", Service: to}, {Protocol: "tcp", Number: 1},
-		{Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
+		{}, at("fd00::1", cluster("tcp", 80)), at("::", cluster("tcp", 80)), {Protocol: "tcp", Number: 1, Service: to},
+		{Address: every, Protocol: "icmp", Number: 1, Service: to}, {Address: every, Protocol: "tcp", Service: to}, {Address: every, Protocol: "tcp", Number: 1},
+		{Address: every, Protocol: "tcp", Number: 1, Service: netip.MustParseAddrPort("[fd00::1]:80")},
 	} {
 		_, err := serving{Services: []nodeports.Port{bad, cluster("tcp", 30080)}}.sync(w.table, place, nil)
 		require.ErrorContains(t, err, bad.String())
@@ -756,8 +919,10 @@ func TestInvalidPorts(t *testing.T) {
 
 // A service whose endpoint is a node port leads nowhere: what comes from a node in the pod network has been
 // through a service.
-func TestNoCircle(t *testing.T) {
-	w := newWorld(t)
+func TestNoCircle(t *testing.T) { eachFamily(t, testNoCircle) }
+
+func testNoCircle(w *world) {
+	t := w.T
 	w.sync(true, cluster("tcp", 30080), local("tcp", 30081, pod1))
 	for _, at := range []string{node + ":30080", management + ":30080", node + ":30081"} {
 		_, err := w.ask(w.pods, "100.96.0.1", "tcp", at)
@@ -767,8 +932,10 @@ func TestNoCircle(t *testing.T) {
 }
 
 // A port needs an element for its cluster address, and with known endpoints one for their number and one for each.
-func TestElements(t *testing.T) {
-	w := newWorld(t)
+func TestElements(t *testing.T) { eachFamily(t, testElements) }
+
+func testElements(w *world) {
+	t := w.T
 	elements := func() int {
 		return strings.Count(w.run(w.node, "nft list table ip "+nodeports.TableName), ". 30080")
 	}
@@ -782,8 +949,10 @@ func TestElements(t *testing.T) {
 
 // Connections of UDP that lead to a former endpoint are forgotten by the next process, if one ends after it
 // has changed the table.
-func TestUDPPortsOfAFormerProcess(t *testing.T) {
-	w := newWorld(t)
+func TestUDPPortsOfAFormerProcess(t *testing.T) { eachFamily(t, testUDPPortsOfAFormerProcess) }
+
+func testUDPPortsOfAFormerProcess(w *world) {
+	t := w.T
 	w.sync(true, local("udp", 30080, pod1), local("udp", 30081, pod1))
 	conn, err := w.dial(w.outside, client, "udp", node+":30080")
 	require.NoError(t, err)
@@ -794,28 +963,30 @@ func TestUDPPortsOfAFormerProcess(t *testing.T) {
 	for _, c := range []net.Conn{conn, removed} {
 		got, err := answer(c, patience)
 		require.NoError(t, err)
-		require.Equal(t, pod1+":8080 "+client, got)
+		require.Equal(t, w.text(pod1+":8080 "+client), got)
 	}
 	in := "nft %s element ip " + nodeports.TableName + " %s '{ 0.0.0.0 . udp . %s }'\n"
 	w.run(w.node, fmt.Sprintf(in, "delete", "endpoints", "30080 . 0")+fmt.Sprintf(in, "add", "endpoints", "30080 . 0 : "+pod2+" . 8080")+
 		fmt.Sprintf(in, "delete", "endpoints", "30081 . 0")+fmt.Sprintf(in, "delete", "balancers", "30081")+fmt.Sprintf(in, "delete", "services", "30081"))
 	got, err := answer(conn, patience)
 	require.NoError(t, err)
-	require.Equal(t, pod1+":8080 "+client, got, "the kernel remembers the connection")
+	require.Equal(t, w.text(pod1+":8080 "+client), got, "the kernel remembers the connection")
 
 	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
 	w.sync(false, local("udp", 30080, pod2))
 	got, err = answer(conn, patience)
 	require.NoError(t, err)
-	require.Equal(t, pod2+":8080 "+client, got)
+	require.Equal(t, w.text(pod2+":8080 "+client), got)
 	_, err = answer(removed, patience)
 	require.Error(t, err, "the port is gone")
 }
 
 // UDP connections of other programs stay: all while the node has no node ports, and those that do not lead to
 // pods or services.
-func TestUDPPortsOfOthers(t *testing.T) {
-	w := newWorld(t)
+func TestUDPPortsOfOthers(t *testing.T) { eachFamily(t, testUDPPortsOfOthers) }
+
+func testUDPPortsOfOthers(w *world) {
+	t := w.T
 	elsewhere := "198.51.100.7"
 	w.run(w.node, "ip route add "+elsewhere+" via 100.96.0.1; nft add table ip others; "+
 		"nft add chain ip others c '{ type nat hook prerouting priority -101; }'; "+

@@ -7,17 +7,12 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
-	"github.com/vishvananda/netlink/nl"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
-
-	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
 // The chains.
@@ -40,6 +35,14 @@ const (
 type chain struct {
 	*nftables.Chain
 	rules []rule
+}
+
+// texts returns the texts of the rules.
+func (c chain) texts() (all []string) {
+	for _, r := range c.rules {
+		all = append(all, r.text)
+	}
+	return all
 }
 
 // rule is an nftables rule. Its text identifies it: rules with equal texts are equal.
@@ -97,9 +100,9 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // to services, so answers come back here; leaving comes after these. The source of a packet from
 // outside the cluster to an endpoint on this node alone stays: the answer of a pod leaves the network by the pod's
 // node.
-func (t *Table) chains() []chain {
+func (t *table) chains() []chain {
 	all := t.ownChains()
-	if t.family.number == unix.AF_INET {
+	if t.family.has(gatewayLinks.Addr()) {
 		all[0].rules = slices.Insert(all[0].rules, 0, t.notFromGateways()...)
 	}
 	return all
@@ -110,7 +113,7 @@ var gatewayLinks = netip.MustParsePrefix("169.254.192.0/18")
 
 // notFromGateways returns the rules for packets that a gateway has led to the node: they are not led again, because a
 // service whose endpoint is a node port would lead them in a circle.
-func (t *Table) notFromGateways() []rule {
+func (t *table) notFromGateways() []rule {
 	from := slices.Concat(from(t.cfg.Link), t.family.sourceIn(gatewayLinks))
 	return []rule{
 		{fmt.Sprintf("from gateways %s to external addresses: not again", gatewayLinks), slices.Concat(from, t.family.toExternal(), dropped())},
@@ -119,17 +122,17 @@ func (t *Table) notFromGateways() []rule {
 }
 
 // ownChains returns the chains without the rules for packets from gateways. The first one is for packets that arrive.
-func (t *Table) ownChains() []chain {
+func (t *table) ownChains() []chain {
 	f := t.family
-	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.place.Network))
+	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.at.Network))
 	all := []chain{
 		{
 			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
 			[]rule{
-				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.place.Network), slices.Concat(again, f.toExternal(), dropped())},
-				{fmt.Sprintf("from nodes %s in the pod network: not again", t.place.Network), slices.Concat(again, returned())},
+				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.at.Network), slices.Concat(again, f.toExternal(), dropped())},
+				{fmt.Sprintf("from nodes %s in the pod network: not again", t.at.Network), slices.Concat(again, returned())},
 				{"to external addresses", append(f.toExternal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress})},
-				{"to the node", append(toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onNode})},
+				{"to the node", append(f.toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onNode})},
 			},
 		},
 		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), t.leavingRules()},
@@ -147,12 +150,12 @@ func (t *Table) ownChains() []chain {
 			[]rule{
 				{"from other sources not to restricted ports", f.fromOtherSources()},
 				{"to external addresses of services", slices.Concat(f.asked(), f.dnat(services))},
-				{"to services", slices.Concat(f.notLoopback(), toNode(), f.askedOfNode(), f.dnat(services))},
+				{"to services", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(services))},
 			},
 		},
 	}
 	all = append(all, f.refusing()...)
-	if t.place.HostPorts {
+	if t.hostPorts {
 		all = t.withHostPorts(all)
 	}
 	all = append(all, f.balancing()...)
@@ -161,15 +164,15 @@ func (t *Table) ownChains() []chain {
 }
 
 // leavingRules returns the rules for the source of packets to endpoints.
-func (t *Table) leavingRules() []rule {
-	f, edge := t.family, "with the address "+t.place.Edge.String()
-	snat := slices.Concat(translated(), f.snat(t.place.Edge))
+func (t *table) leavingRules() []rule {
+	f, edge := t.family, "with the address "+t.at.Edge.String()
+	snat := slices.Concat(translated(), f.snat(t.at.Edge))
 	all := []rule{
 		{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)},
 		{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), snat)},
 		{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), snat)},
 	}
-	for _, p := range t.place.ByGateways {
+	for _, p := range t.at.ByGateways {
 		all = append(all, rule{
 			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(t.cfg.Link), f.destinationIn(p), snat),
 		})
@@ -221,17 +224,17 @@ func (f *family) refusing() []chain {
 
 // withHostPorts adds the rules for host ports. Those for services come before them. An external address belongs to
 // its service on all ports, and only host ports of a loopback address answer there.
-func (t *Table) withHostPorts(all []chain) []chain {
+func (t *table) withHostPorts(all []chain) []chain {
 	f := t.family
 	notExternal := rule{"not at external addresses", append(f.toExternal(), returned()...)}
-	ofAddress := rule{"to host ports of the address", slices.Concat(toNode(), f.asked(), f.dnat(hosts))}
-	ofNode := rule{"to host ports", slices.Concat(f.notLoopback(), toNode(), f.askedOfNode(), f.dnat(hosts))}
+	ofAddress := rule{"to host ports of the address", slices.Concat(f.toNode(), f.asked(), f.dnat(hosts))}
+	ofNode := rule{"to host ports", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(hosts))}
 	for i := range all {
 		c := &all[i]
 		switch c.Name {
 		case leaving:
-			text := "from the node to an endpoint with the address " + t.place.Node.String()
-			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), f.snat(t.place.Node))}}, c.rules...)
+			text := "from the node to an endpoint with the address " + t.at.Node.String()
+			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), f.snat(t.at.Node))}}, c.rules...)
 		case onNode:
 			c.rules = append(c.rules, notExternal, rule{"not at loopback addresses", append(f.compare(f.destination, expr.CmpOpEq, f.loopback), returned()...)},
 				rule{"not if a program listens", append(listening(), returned()...)}, ofAddress, ofNode)
@@ -269,68 +272,18 @@ func (f *family) nat(name string, hook *nftables.ChainHook, priority *nftables.C
 	return &nftables.Chain{Table: f.nftable(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
 }
 
-// hasRules reports whether the table has exactly the sets, chains and rules of the package.
-func (t *Table) hasRules(c *nftables.Conn) (bool, error) {
-	are, err := c.GetSets(t.family.nftable())
-	if err != nil {
-		return false, fmt.Errorf("list nftables sets: %w", err)
-	}
-	name := func(s *nftables.Set) string {
-		if s.DataType.Name == nftables.TypeVerdict.Name { // the library reads this type as that of the key
-			return s.Name + " " + s.DataType.Name + " "
-		}
-		return s.Name + " " + s.KeyType.Name + " " + s.DataType.Name
-	}
-	if !slices.Equal(sorted(are, name), sorted(t.family.sets(), name)) {
-		return false, nil
-	}
-	have, err := c.ListChainsOfTableFamily(t.family.table)
-	if err != nil {
-		return false, fmt.Errorf("list nftables chains: %w", err)
-	}
-	have = slices.DeleteFunc(have, func(c *nftables.Chain) bool { return c.Table.Name != TableName })
-	slices.SortFunc(have, func(a, b *nftables.Chain) int { return strings.Compare(a.Name, b.Name) })
-	chains := t.chains()
-	if !slices.EqualFunc(have, chains, sameChain) {
-		return false, nil
-	}
-	texts, err := t.family.ruleTexts(t.cfg.Netns)
-	if err != nil {
-		return false, err
-	}
-	for _, chain := range chains {
-		if !slices.EqualFunc(texts[chain.Name], chain.rules, func(is string, want rule) bool { return is == want.text }) {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-func sorted[T any](all []T, text func(T) string) []string {
-	var texts []string
-	for _, one := range all {
-		texts = append(texts, text(one))
-	}
-	slices.Sort(texts)
-	return texts
-}
-
-func sameChain(is *nftables.Chain, want chain) bool {
-	if is.Name != want.Name || is.Type != want.Type || (is.Hooknum == nil) != (want.Hooknum == nil) {
-		return false
-	}
-	return want.Hooknum == nil || *is.Hooknum == *want.Hooknum && is.Priority != nil && *is.Priority == *want.Priority
-}
-
 // destinationPort is the offset of the port in the header of TCP, UDP and SCTP.
 const destinationPort = 2
 
-// toNode matches packets to an address of the node.
-func toNode() []expr.Any {
-	return []expr.Any{
+// toNode matches packets to an address of the node, except link-local ones.
+func (f *family) toNode() (all []expr.Any) {
+	if f.linkLocal.IsValid() {
+		all = f.compare(f.destination, expr.CmpOpNeq, f.linkLocal)
+	}
+	return append(all,
 		&expr.Fib{Register: first, FlagDADDR: true, ResultADDRTYPE: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-	}
+	)
 }
 
 // from matches packets that came in by a link, and by matches packets that leave by it. A name that ends in * means
@@ -352,7 +305,7 @@ func byName(key expr.MetaKey, link string) []expr.Any {
 
 // egressLinks returns the name of the egress links. Without any it is that of the link to the pod network: the kernel has an
 // empty name for packets of its own.
-func (t *Table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
+func (t *table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
 
 // fromNodes matches packets whose source is the address of a node.
 func (f *family) fromNodes() []expr.Any {
@@ -514,72 +467,4 @@ func (f *family) dnat(set string) []expr.Any {
 		&expr.Lookup{SourceRegister: first, DestRegister: first, IsDestRegSet: true, SetName: set},
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: f.translate, RegAddrMin: first, RegProtoMin: f.behind(0)},
 	}
-}
-
-// Generation returns the generation of nftables in a network namespace, which increases by one with
-// each transaction.
-func Generation(ns netns.NsHandle) (uint32, error) {
-	messages, err := query(ns, unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, unix.AF_UNSPEC)
-	if err != nil {
-		return 0, fmt.Errorf("read the generation of nftables: %w", err)
-	}
-	for _, m := range messages {
-		for _, a := range m {
-			if a.Attr.Type == unix.NFTA_GEN_ID && len(a.Value) == 4 {
-				return binaryutil.BigEndian.Uint32(a.Value), nil
-			}
-		}
-	}
-	return 0, fmt.Errorf("read the generation of nftables: the kernel did not answer")
-}
-
-// ruleTexts returns the texts of the rules of the table, by chain. It reads all of them at once.
-func (f *family) ruleTexts(ns netns.NsHandle) (map[string][]string, error) {
-	rules, err := links.Dump(func() ([][]syscall.NetlinkRouteAttr, error) {
-		return query(ns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f.number, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(TableName)))
-	})
-	if err != nil {
-		return nil, fmt.Errorf("list nftables rules: %w", err)
-	}
-	texts := map[string][]string{}
-	for _, r := range rules {
-		chain, text := "", ""
-		for _, a := range r {
-			switch a.Attr.Type {
-			case unix.NFTA_RULE_CHAIN:
-				chain = unix.ByteSliceToString(a.Value)
-			case unix.NFTA_RULE_USERDATA:
-				text, _ = userdata.GetString(a.Value, userdata.TypeComment)
-			}
-		}
-		texts[chain] = append(texts[chain], text)
-	}
-	return texts, nil
-}
-
-// query sends a request to nftables, and returns the attributes of the answers.
-func query(ns netns.NsHandle, message, flags, family int, attributes ...nl.NetlinkRequestData) (all [][]syscall.NetlinkRouteAttr, err error) {
-	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), unix.NETLINK_NETFILTER)
-	if err != nil {
-		return nil, fmt.Errorf("open nftables: %w", err)
-	}
-	defer socket.Close()
-	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_NFTABLES<<8|message, flags)
-	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: socket}}
-	request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(family), Version: nl.NFNETLINK_V0})
-	for _, a := range attributes {
-		request.AddData(a)
-	}
-	answers, err := request.Execute(unix.NETLINK_NETFILTER, 0)
-	if err != nil {
-		return nil, err
-	}
-	for _, m := range answers {
-		one, err := nl.ParseRouteAttr(m[nl.SizeofNfgenmsg:])
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
 }

@@ -31,7 +31,7 @@ type Port struct {
 
 // HostPort is a port of the node that leads to a port of the pod.
 type HostPort struct {
-	Address  netip.Addr // of the node; unspecified for every address
+	Address  netip.Addr // of the node; unspecified for every address of its family
 	Protocol string     // "tcp", "udp", "sctp"
 	Number   uint16
 	Pod      uint16 // port of the pod
@@ -39,8 +39,25 @@ type HostPort struct {
 
 // Overlaps reports whether a packet can be for both ports.
 func (p HostPort) Overlaps(o HostPort) bool {
-	return p.Protocol == o.Protocol && p.Number == o.Number &&
+	return p.Protocol == o.Protocol && p.Number == o.Number && p.SameFamily(o.Address) &&
 		(p.Address == o.Address || p.Address.IsUnspecified() || o.Address.IsUnspecified())
+}
+
+// SameFamily reports whether the port can lead to an address: it is of the same family.
+func (p HostPort) SameFamily(a netip.Addr) bool { return p.Address.Is4() == a.Is4() }
+
+// OtherFamily returns the same port at every address of the other family, if the port is one at every address; otherwise
+// the zero value. A pod that names no address has both.
+func (p HostPort) OtherFamily() HostPort {
+	switch {
+	case !p.Address.IsUnspecified():
+		return HostPort{}
+	case p.Address.Is4():
+		p.Address = netip.IPv6Unspecified()
+	default:
+		p.Address = netip.IPv4Unspecified()
+	}
+	return p
 }
 
 // String returns the port for messages.

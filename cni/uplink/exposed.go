@@ -27,7 +27,7 @@ type exposedChanges struct {
 func (c *exposedChanges) read(content json.RawMessage) error {
 	one := &exposedChange{}
 	if err := json.Unmarshal(content, one); err != nil {
-		return fmt.Errorf("read %s or %s: %w", exposedEvent, addressEvent, err)
+		return fmt.Errorf("read %s, %s or %s: %w", exposedEvent, addressEvent, ipv6Event, err)
 	}
 	c.changes = append(c.changes, one)
 	return nil
@@ -56,20 +56,23 @@ func (e *exposed) apply(c exposedChanges) {
 	}
 }
 
-// sortedPorts returns in order the ports of the node and the ports of external addresses.
-func sortedPorts(ports []*ExposedPort) (node, external []*ExposedPort) {
+// sortedPorts returns in order the ports of the node, the ports of external addresses, and those of IPv6.
+func sortedPorts(ports []*ExposedPort) (node, external, ipv6 []*ExposedPort) {
 	byKey := make(map[string]*ExposedPort, len(ports))
 	for _, p := range ports {
 		byKey[p.key()] = p
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
-		if p := byKey[key]; p.External.IsValid() {
+		switch p := byKey[key]; {
+		case p.External.Is6():
+			ipv6 = append(ipv6, p)
+		case p.External.IsValid():
 			external = append(external, p)
-		} else {
+		default:
 			node = append(node, p)
 		}
 	}
-	return node, external
+	return node, external, ipv6
 }
 
 // ExposedChanges are changed ports on which the node answers for services. They must not be changed.
@@ -113,7 +116,7 @@ func (u *Uplink) HasExternal(a netip.Addr) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.exposed.ports {
-		if p.External == a {
+		if p.External == a && !a.IsUnspecified() {
 			return true
 		}
 	}

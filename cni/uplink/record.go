@@ -65,7 +65,7 @@ type Place struct {
 	Edge     netip.Addr `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
 	// IPv6 has the same for IPv6, if Address is of IPv4; its zero value if the node has no IPv6 addresses there. If
 	// namespaces are isolated, only its Address is set, which the node has on the links of its ports.
-	IPv6     PlaceIPv6      `json:"ipv6,omitzero"`
+	IPv6     PlaceAddresses `json:"ipv6,omitzero"`
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
@@ -77,8 +77,8 @@ type Place struct {
 	HostPorts []PortRange `json:"host-port-range,omitempty"`
 }
 
-// PlaceIPv6 are the IPv6 addresses of a Place.
-type PlaceIPv6 struct {
+// PlaceAddresses are the addresses of a Place in one family.
+type PlaceAddresses struct {
 	Address netip.Addr `json:"address"`
 	Length  int        `json:"prefix-length,omitempty"`
 	Gateway netip.Addr `json:"gateway,omitzero"`
@@ -110,7 +110,8 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must
 // not be changed.
 type ExposedPort struct {
-	// External is an external address of the service; zero for all addresses of the node.
+	// External is an external address of the service; zero for all IPv4 addresses of the node, :: for all IPv6
+	// addresses.
 	External    netip.Addr `json:"external-address,omitzero"`
 	Protocol    string     `json:"protocol"` // "tcp", "udp", "sctp"
 	Port        uint16     `json:"port"`
@@ -166,6 +167,7 @@ const (
 	networkEvent  = "coe-agent:network-changed"
 	exposedEvent  = "coe-agent:exposed-port-changed"
 	addressEvent  = "coe-agent:exposed-address-changed"
+	ipv6Event     = "coe-agent:exposed-ipv6-changed"
 	healthEvent   = "coe-agent:health-check-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
 	egressEvent   = "coe-agent:egress-changed"
@@ -188,7 +190,7 @@ type nodeChange struct {
 	Place
 }
 
-// exposedChange is the content of exposed-port-changed and of exposed-address-changed.
+// exposedChange is the content of exposed-port-changed, exposed-address-changed and exposed-ipv6-changed.
 type exposedChange struct {
 	Operation string `json:"operation"`
 	ExposedPort

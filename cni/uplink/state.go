@@ -45,7 +45,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 11
+const stateFormat = 12
 
 // kept is the state on disk.
 type kept struct {
@@ -58,9 +58,10 @@ type kept struct {
 	Interfaces []*Record `json:"interfaces"`
 
 	// Exposed are ports of the node, and External ports of external addresses: agents of earlier versions
-	// would take the latter for ports of the node.
+	// would take the latter for ports of the node. IPv6 are both kinds for IPv6, which they do not know.
 	Exposed  []*ExposedPort `json:"exposed-ports,omitempty"`
 	External []*ExposedPort `json:"exposed-addresses,omitempty"`
+	IPv6     []*ExposedPort `json:"exposed-ipv6,omitempty"`
 	Checks   []*HealthCheck `json:"health-checks,omitempty"`
 	Nodes    []netip.Addr   `json:"nodes,omitempty"`
 	Egress   *Egress        `json:"egress,omitempty"`
@@ -93,7 +94,7 @@ func (u *Uplink) load() {
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	u.exposed = newExposed(slices.Concat(k.Exposed, k.External)...)
+	u.exposed = newExposed(slices.Concat(k.Exposed, k.External, k.IPv6)...)
 	for _, c := range k.Checks {
 		u.state.checks[c.Port] = c
 	}
@@ -112,7 +113,7 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) || slices.Contains(k.Checks, nil) {
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) || slices.Contains(k.IPv6, nil) || slices.Contains(k.Checks, nil) {
 		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
@@ -241,10 +242,12 @@ func (e event) ofServices() bool {
 
 // exposed returns the content of an event about a port of a service; nil for another event.
 func (e event) exposed() json.RawMessage {
-	if e[exposedEvent] != nil {
-		return e[exposedEvent]
+	for _, name := range []string{exposedEvent, addressEvent, ipv6Event} {
+		if e[name] != nil {
+			return e[name]
+		}
 	}
-	return e[addressEvent]
+	return nil
 }
 
 func (s *state) applyHealth(content json.RawMessage) error {
@@ -314,12 +317,12 @@ func (u *Uplink) save() error {
 	ports := slices.Collect(maps.Values(u.exposed.ports))
 	u.unsaved = false
 	u.mu.Unlock()
-	exposed, external := sortedPorts(ports)
+	exposed, external, ipv6 := sortedPorts(ports)
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
 	text, err := json.Marshal(kept{
 		Format: stateFormat,
 		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
-		Exposed: exposed, External: external, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
+		Exposed: exposed, External: external, IPv6: ipv6, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

@@ -351,7 +351,11 @@ func TestPlace(t *testing.T) {
 		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080}},
 	}, {
 		External: netip.MustParseAddr("192.0.2.10"), Protocol: "tcp", Port: 80, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80,
+	}, {
+		External: netip.IPv6Unspecified(), Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("fd97::10"), ServicePort: 80,
 	}}
+	const ipv6 = `"coe-agent:exposed-ipv6-changed":{"operation":"put","external-address":"::","protocol":"tcp","port":30080,` +
+		`"cluster-address":"fd97::10","service-port":80}`
 	const address = `"coe-agent:exposed-address-changed":{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,` +
 		`"cluster-address":"10.96.0.10","service-port":80}`
 	const check = `"coe-agent:health-check-changed":{"operation":"put","port":30081,"namespace":"shop","service":"web","local-endpoints":2}`
@@ -362,12 +366,13 @@ func TestPlace(t *testing.T) {
 		require.ElementsMatch(t, exposed, is.Put)
 		require.Equal(t, []netip.Addr{netip.MustParseAddr("192.168.33.11")}, is.Nodes)
 		require.True(t, a.HasExternal(netip.MustParseAddr("192.0.2.10")))
+		require.False(t, a.HasExternal(netip.IPv6Unspecified()))
 		is, _ = a.TakeExposed(false)
 		require.Equal(t, uplink.ExposedChanges{Nodes: is.Nodes}, is, "nothing has changed since")
 		checks, _ := a.HealthChecks()
 		require.Equal(t, []*uplink.HealthCheck{{Port: 30081, Namespace: "shop", Service: "web", Endpoints: 2}}, checks)
 	}
-	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", check) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
+	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", ipv6) + event("", check) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
 		event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
 	require.Equal(t, "n1", network())
@@ -386,17 +391,18 @@ func TestPlace(t *testing.T) {
 	hasPorts()
 	groups <- event("", `"coe-agent:exposed-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:exposed-address-changed":{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`) +
+		event("", `"coe-agent:exposed-ipv6-changed":{"operation":"deleted","external-address":"::","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:health-check-changed":{"operation":"deleted","port":30081}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
 	await(false)
 	changes, _ := a.TakeExposed(false)
 	require.False(t, changes.All)
 	require.Empty(t, changes.Put)
-	require.Len(t, changes.Gone, 2)
+	require.Len(t, changes.Gone, 3)
 	require.False(t, a.HasExternal(netip.MustParseAddr("192.0.2.10")))
 	checks, _ := a.HealthChecks()
 	require.Empty(t, checks)
-	groups <- event("", port) + event("", address) + event("", check) + event("id: 7@x\n", place)
+	groups <- event("", port) + event("", address) + event("", ipv6) + event("", check) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
 	hasPorts()
@@ -429,7 +435,7 @@ func TestStateOfAnotherVersion(t *testing.T) {
 	dir, boot := t.TempDir(), file(t, "first\n")
 	cfg := uplink.Config{URLs: []string{"http://127.0.0.1:1"}, Dir: dir, Boot: boot}
 	const state = `{%s"id":"5@x~3.h","boot":"first","node":%q,"interfaces":[],"exposed-ports":[{"protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80}]}`
-	for format, want := range map[string]string{"": "", `"format":5,`: "", `"format":11,`: "5@x~3.h"} {
+	for format, want := range map[string]string{"": "", `"format":5,`: "", `"format":12,`: "5@x~3.h"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), fmt.Appendf(nil, state, format, node.String()), 0o600))
 		a := start(t, cfg)
 		require.Equal(t, want, a.ID(), format)

@@ -21,10 +21,12 @@ import (
 const ExposedRecords = "exposed"
 
 // The notifications about ports of services on nodes. An agent that does not know external addresses would
-// take their ports for ports of the node, so these have a notification of their own; so have health checks.
+// take their ports for ports of the node, so these have a notification of their own; so have IPv6 addresses, and health
+// checks.
 const (
 	exposedEvent = "coe-agent:exposed-port-changed"
 	addressEvent = "coe-agent:exposed-address-changed"
+	ipv6Event    = "coe-agent:exposed-ipv6-changed"
 	healthEvent  = "coe-agent:health-check-changed"
 	nodesEvent   = "coe-agent:nodes-changed"
 )
@@ -89,7 +91,7 @@ func (p *exposedPort) locals() int {
 	return 0
 }
 
-// exposedContent is the content of exposed-port-changed and of exposed-address-changed.
+// exposedContent is the content of exposed-port-changed, exposed-address-changed and exposed-ipv6-changed.
 type exposedContent struct {
 	Operation   string            `json:"operation"`
 	External    netip.Addr        `json:"external-address,omitzero"`
@@ -264,6 +266,8 @@ func eventOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, "health/"):
 		return healthEvent
+	case strings.Contains(name, ":"):
+		return ipv6Event
 	case strings.Count(name, "/") > 1:
 		return addressEvent
 	}

@@ -130,6 +130,16 @@ func TestExposedAddresses(t *testing.T) {
 	gone := `{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`
 	require.Equal(t, []string{"coe-agent:exposed-address-changed" + gone}, one())
 	judge(t, "exposed-address-changed", []byte(gone))
+
+	six := coe.ExposedPort{Address: netip.IPv6Unspecified(), Protocol: "tcp", Port: 30080, Namespace: "shop", To: netip.MustParseAddrPort("[fd97::10]:80")}
+	h.Apply(Batch{Revision: 4, Put: exposedPorts(six)})
+	shown = `{"operation":"put","external-address":"::","protocol":"tcp","port":30080,"cluster-address":"fd97::10","service-port":80}`
+	require.Equal(t, []string{"coe-agent:exposed-ipv6-changed" + shown}, one())
+	judge(t, "exposed-ipv6-changed", []byte(shown))
+	h.Apply(Batch{Revision: 5, Delete: []string{"exposed/tcp/30080/::"}})
+	gone = `{"operation":"deleted","external-address":"::","protocol":"tcp","port":30080}`
+	require.Equal(t, []string{"coe-agent:exposed-ipv6-changed" + gone}, one())
+	judge(t, "exposed-ipv6-changed", []byte(gone))
 }
 
 // TestHealthChecks: a node gets the number of its own endpoints.

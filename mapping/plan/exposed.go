@@ -18,9 +18,9 @@ type Exposure = mapping.Exposure
 // Exposed is what nodes lead clients outside a cluster to.
 type Exposed struct {
 	Ports []Exposure
-	// Edges has the edge address of each node, by the address of the node. It can differ from the one that a
-	// bridge has chosen, but is in the same network.
-	Edges map[netip.Addr]netip.Addr
+	// Edges has the edge addresses of nodes, by the internal addresses of the nodes: of the same family. They can differ from
+	// those that a bridge has chosen, but are in the same network. Nodes has the first internal address of each node.
+	Edges, Nodes map[netip.Addr]netip.Addr
 	// Problems are the problems of services.
 	Problems []coe.Problem
 }
@@ -30,18 +30,19 @@ func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Expo
 	cfg.Nodes.Pods = addressesOfPods(cluster)
 	nodes := cfg.nodes()
 	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(cfg.Layout), nodes.ServedPorts(), nodes.ManagementPorts()
+	cfg.Mapping.NodesIPv6 = nodes.HasIPv6()
 	n := newNetwork(cfg)
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {
 		return nil, fmt.Errorf("list exposed ports: %w", err)
 	}
-	e := &Exposed{Edges: map[netip.Addr]netip.Addr{}}
+	e := &Exposed{Edges: map[netip.Addr]netip.Addr{}, Nodes: map[netip.Addr]netip.Addr{}}
 	for _, ns := range n.store.Namespaces() {
 		e.Ports = append(e.Ports, mapping.Exposures(n.store.View(ns), cfg.Mapping)...)
 	}
 	for _, o := range s.model {
-		if p, is := o.(netvirt.ManagementPort); is && p.EdgeAddress.IsValid() {
-			e.Edges[p.Node] = p.EdgeAddress
+		if p, is := o.(netvirt.ManagementPort); is {
+			e.addNode(n.store.Nodes()[p.Node], p)
 		}
 	}
 	for _, p := range s.problems {
@@ -50,6 +51,21 @@ func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Expo
 		}
 	}
 	return e, nil
+}
+
+func (e *Exposed) addNode(n *coe.Node, p netvirt.ManagementPort) {
+	addresses := []netip.Addr{p.Node}
+	if n != nil && n.SecondIP.IsValid() {
+		addresses = append(addresses, n.SecondIP)
+	}
+	for _, a := range addresses {
+		e.Nodes[a] = p.Node
+		for _, f := range p.Families() {
+			if f.Edge.IsValid() && f.Edge.Is4() == a.Is4() {
+				e.Edges[a] = f.Edge
+			}
+		}
+	}
 }
 
 // addressesOfPods returns the addresses that pods have for themselves.

@@ -81,7 +81,7 @@ func serviceOf(r *mapping.Reach) Service {
 		switch {
 		case slices.Contains(r.Service.LoadBalancerIPs, e.Address):
 			one.Way = ByLoadBalancer
-		case e.Address.IsValid():
+		case e.Address.IsValid() && !e.Address.IsUnspecified():
 			one.Way = ByExternalAddress
 		}
 		out.Exposed = append(out.Exposed, one)

@@ -67,18 +67,22 @@ func askExposed(ctx context.Context, w io.Writer, c *cluster, settings *exposure
 		return nil, err
 	}
 	at := slices.IndexFunc(all.Ports, func(p plan.Exposure) bool {
-		return p.Protocol == port.Protocol && p.Port == port.Number && (p.Address == asked || !p.Address.IsValid() && c.isNode(asked))
+		every := isNodePort(p) && p.To.Addr().Is4() == asked.Is4() && c.isNode(asked)
+		return p.Protocol == port.Protocol && p.Port == port.Number && (p.Address == asked || every)
 	})
 	if at < 0 {
 		noteProblems(w, c, all, asked, port)
 		return nil, nil
 	}
-	client, err := clientOutside(c, from)
+	client, err := clientOutside(c, from, asked)
 	if err != nil {
 		return nil, err
 	}
 	return judgeExposed(c, all, &all.Ports[at], asked, client, fmt.Sprintf("%s:%d/%s", target, port.Number, port.Protocol)), nil
 }
+
+// isNodePort reports whether a port is one of every address of the nodes of a family.
+func isNodePort(p plan.Exposure) bool { return !p.Address.IsValid() || p.Address.IsUnspecified() }
 
 // leads reports whether nodes may lead packets to an address elsewhere.
 func (c *cluster) leads(a netip.Addr) bool { return c.isNode(a) || c.set.ServiceAt(a) != nil }
@@ -106,8 +110,8 @@ func noteProblems(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, 
 	}
 }
 
-// clientOutside returns the address of a client outside the cluster.
-func clientOutside(c *cluster, from string) (netip.Addr, error) {
+// clientOutside returns the address of a client outside the cluster that asks an address.
+func clientOutside(c *cluster, from string, asked netip.Addr) (netip.Addr, error) {
 	ends, err := endsOf(c, from)
 	if err != nil {
 		return netip.Addr{}, err
@@ -115,10 +119,11 @@ func clientOutside(c *cluster, from string) (netip.Addr, error) {
 	if ends[0].Pod() != nil || ends[0].Node() != "" {
 		return netip.Addr{}, errors.New("only clients outside the cluster are followed through nodes: for a pod or a node, name the pods of the service with --to")
 	}
-	if !ends[0].Addr().Is4() {
-		return netip.Addr{}, fmt.Errorf("%s: nodes lead only IPv4 clients to services", from)
+	client := ends[0].Addr()
+	if client.Is4() != asked.Is4() {
+		return netip.Addr{}, fmt.Errorf("%s: it is not of the same family as %s", from, asked)
 	}
-	return ends[0].Addr(), nil
+	return client, nil
 }
 
 // judgeExposed judges the connections of a client to the endpoints of a port. An endpoint on another node than the
@@ -131,7 +136,8 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 			ExternalTrafficPolicy: "Cluster", Way: "node port",
 		},
 	}
-	if p.Address.IsValid() {
+	external := !isNodePort(*p)
+	if external {
 		shown.Service.Way = "external address"
 	}
 	if p.Service.Local {
@@ -139,8 +145,8 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	}
 	source, endpoints := policy.Outside(client), p.All
 	if p.Local {
-		endpoints = p.Endpoints[asked]
-		if p.Address.IsValid() { // any node may be asked
+		endpoints = p.Endpoints[all.Nodes[asked]]
+		if external { // any node may be asked
 			endpoints = nil
 			for _, here := range p.Endpoints {
 				endpoints = append(endpoints, here...)
@@ -154,7 +160,7 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	case p.Restricted && !slices.ContainsFunc(p.Sources, func(s netip.Prefix) bool { return s.Contains(client) }):
 		shown.Why = "no loadBalancerSourceRanges of the service has the client"
 		return shown
-	case len(endpoints) == 0 && p.Local && !p.Refuses && !p.Address.IsValid():
+	case len(endpoints) == 0 && p.Local && !p.Refuses && !external:
 		shown.Why = "the service has no endpoint on the node that is asked, so nobody answers"
 		return shown
 	case len(endpoints) == 0:
@@ -173,13 +179,13 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	return shown
 }
 
-// edgeOf returns the edge address of a node; for the address of no node that of the first node.
+// edgeOf returns the edge address of a node; for the address of no node that of the first node with one of its family.
 func edgeOf(all *plan.Exposed, asked netip.Addr) (edge netip.Addr) {
 	if e, found := all.Edges[asked]; found {
 		return e
 	}
 	for _, e := range all.Edges {
-		if !edge.IsValid() || edge.Less(e) {
+		if e.Is4() == asked.Is4() && (!edge.IsValid() || edge.Less(e)) {
 			edge = e
 		}
 	}
