@@ -54,7 +54,7 @@ func newExposeWorld(t *testing.T, flags ...string) *exposeWorld {
 	return newExposeWorldOf(t, kubetest.Config{}, append(flags, "--external-addresses", "198.51.100.0/24")...)
 }
 
-// newDualExposeWorld is newExposeWorld with IPv6 addresses of hosts, pods and services beside those of IPv4.
+// newDualExposeWorld is newExposeWorld whose hosts, pods and services have IPv6 addresses too.
 func newDualExposeWorld(t *testing.T, flags ...string) *exposeWorld {
 	t.Helper()
 	return newExposeWorldOf(t, kubetest.Config{ServiceCIDRs: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16"), netip.MustParsePrefix("fd97::/112")}},
@@ -631,7 +631,7 @@ func (w *exposeWorld) programmed(host, text string, has bool) {
 	})
 }
 
-// addresses gives a service external addresses, and those of a load balancer.
+// addresses gives a service external addresses, and addresses of a load balancer.
 func (w *exposeWorld) addresses(service string, external []string, balancers ...string) {
 	w.t.Helper()
 	api := w.api.CoreV1().Services("default")

@@ -67,8 +67,8 @@ func eachFamily(t *testing.T, test func(w *world)) {
 // dotted is an IPv4 address in a text, with the length of a prefix or a port.
 var dotted = regexp.MustCompile(`(\d+\.\d+\.\d+\.\d+)(/\d+)?(:\d+)?`)
 
-// text replaces the IPv4 addresses in a text by those of the world, and the names of families in commands. Tests name the
-// IPv4 addresses.
+// text replaces the IPv4 addresses in a text by the addresses of the world, and the names of families in commands. Tests
+// name the IPv4 addresses.
 func (w *world) text(of string) string {
 	if !w.six {
 		return of

@@ -56,7 +56,7 @@ func (e *exposed) apply(c exposedChanges) {
 	}
 }
 
-// sortedPorts returns in order the ports of the node, the ports of external addresses, and those of IPv6.
+// sortedPorts returns in order the ports of the node, the ports of external addresses, and IPv6 ports of both kinds.
 func sortedPorts(ports []*ExposedPort) (node, external, ipv6 []*ExposedPort) {
 	byKey := make(map[string]*ExposedPort, len(ports))
 	for _, p := range ports {

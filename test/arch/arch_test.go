@@ -137,7 +137,7 @@ var rules = map[string]rule{
 	},
 	"cni/doctor": {
 		[]string{"cni/agent", "cni/call", "cni/links", "cni/nic", "cni/ovs", "cni/uplink"},
-		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
 	"coe/kube/connectivity/cluster": {
