@@ -108,6 +108,22 @@ configMapGenerator:
   - {name: coe-bridge-etcd, behavior: merge, envs: [etcd.env]}
 `
 
+// ranges returns the ranges of the families of the cluster.
+func (l *Lab) ranges(four, six string) string {
+	if l.cfg.DualStack {
+		return four + "," + six
+	}
+	return four
+}
+
+// nodeNetwork returns the line of the bridge's configuration file by which nodes have IPv6 addresses.
+func (l *Lab) nodeNetwork() string {
+	if l.cfg.DualStack {
+		return "node-network: 100.96.0.0/16,fd00:96::/64\n"
+	}
+	return ""
+}
+
 // writeOverlay edits the example like an operator.
 func (l *Lab) writeOverlay() error {
 	var bridges []string
@@ -120,8 +136,8 @@ func (l *Lab) writeOverlay() error {
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
 		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n",
 		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
-		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n",
-			ovnhost.Central, first.Address, PodCIDR, ServiceCIDR) + strings.Join(l.cfg.Settings, "\n"),
+		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
+			ovnhost.Central, first.Address, l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
 	} {
 		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write overlay: %w", err)

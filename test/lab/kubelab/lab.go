@@ -30,6 +30,9 @@ const startTimeout = 3 * time.Minute
 const (
 	ServiceCIDR = "10.96.0.0/16"
 	PodCIDR     = "10.244.0.0/16"
+	// The ranges of a dual-stack cluster beside these.
+	ServiceCIDR6 = "fd00:10:96::/112"
+	PodCIDR6     = "fd00:10:244::/64"
 	// DNS is the cluster IP of the name server.
 	DNS = "10.96.0.10"
 )
@@ -44,6 +47,8 @@ type Config struct {
 	Bridges int
 	// Bin is the directory with coe-bridge and coe-cni from make build.
 	Bin string
+	// DualStack gives nodes, pods and services IPv6 addresses beside the IPv4 addresses, which come first.
+	DualStack bool
 	// Settings are lines that are added to the bridge's configuration file.
 	Settings []string
 	// Images are additional images for all nodes.

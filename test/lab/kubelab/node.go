@@ -39,12 +39,28 @@ func (l *Lab) startNode(ctx context.Context, i int) (*Node, error) {
 	if err := n.prepare(i); err != nil {
 		return nil, fmt.Errorf("prepare node %s: %w", n.Name, err)
 	}
-	var err error
+	addresses, err := l.addressesOf(ctx, n)
+	if err != nil {
+		return nil, err
+	}
 	n.process, err = l.OVN.Launch(ctx, ovnhost.Command{Name: n.Name + "/node", Argv: []string{
 		l.dir.path("bin", "node"), "-name=" + n.Name, "-netns=" + l.OVN.Namespace(n.Name), "-group=" + group(l.cfg.Prefix, n.Name), "-dir=" + n.dir,
-		"-ovs=" + host.Dir, "-hyperkube=" + l.tools.hyperkube, "--", "--node-ip=" + n.Address.String(),
+		"-ovs=" + host.Dir, "-hyperkube=" + l.tools.hyperkube, "--", "--node-ip=" + addresses,
 	}})
 	return n, err
+}
+
+// addressesOf returns the internal addresses of a node. In a dual-stack cluster it gives the node an IPv6 address.
+func (l *Lab) addressesOf(ctx context.Context, n *Node) (string, error) {
+	if !l.cfg.DualStack {
+		return n.Address.String(), nil
+	}
+	bytes := n.Address.As4()
+	six := fmt.Sprintf("fd00:31:99::%d", bytes[3])
+	if _, err := l.OVN.Exec(ctx, n.Name, "ip", "address", "replace", six+"/64", "dev", "br-phy", "nodad"); err != nil {
+		return "", fmt.Errorf("give node %s an IPv6 address: %w", n.Name, err)
+	}
+	return n.Address.String() + "," + six, nil
 }
 
 // prepare creates the files of a node.

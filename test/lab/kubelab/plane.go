@@ -33,14 +33,14 @@ func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 		"--bind-address=0.0.0.0", "--advertise-address="+ovnhost.Central.String(), "--secure-port=6443",
 		"--tls-cert-file="+in(certificateFile), "--tls-private-key-file="+in(keyFile), "--token-auth-file="+in(tokensFile),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+in(keyFile), "--service-account-signing-key-file="+in(keyFile),
-		"--service-cluster-ip-range="+ServiceCIDR, "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
+		"--service-cluster-ip-range="+l.ranges(ServiceCIDR, ServiceCIDR6), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",
 		"--kubelet-preferred-address-types=InternalIP", "--allow-privileged", "--profiling=false")...)
 	if err != nil {
 		return err
 	}
 	client := []string{"--kubeconfig=" + l.Kubeconfig(), "--kube-api-qps=2000", "--kube-api-burst=2000", "--leader-elect=false", "--secure-port=0", "--profiling=false"}
 	l.Controllers, err = l.launch(ctx, "kube-controller-manager", l.controllersReady, append(client,
-		"--service-account-private-key-file="+in(keyFile), "--root-ca-file="+in(certificateFile), "--service-cluster-ip-range="+ServiceCIDR,
+		"--service-account-private-key-file="+in(keyFile), "--root-ca-file="+in(certificateFile), "--service-cluster-ip-range="+l.ranges(ServiceCIDR, ServiceCIDR6),
 		// Short times, so that a test can wait until pods of a lost node are replaced.
 		"--node-monitor-grace-period=20s", "--node-monitor-period=2s")...)
 	if err != nil {

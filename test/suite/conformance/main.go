@@ -140,7 +140,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
 	lab, err := kubelab.Start(ctx, kubelab.Config{
-		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin,
+		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: true,
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	})
 	if err != nil {
