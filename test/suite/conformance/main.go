@@ -49,6 +49,7 @@ type options struct {
 	bin      string
 	nodes    int
 	parallel int
+	dual     bool           // a dual-stack cluster
 	only     *regexp.Regexp // nil for the tests of passing.txt
 }
 
@@ -68,6 +69,7 @@ func run(ctx context.Context) error {
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
 	flag.IntVar(&o.nodes, "nodes", 6, "number of nodes beside the control-plane node, in three zones")
+	flag.BoolVar(&o.dual, "dual-stack", false, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, for tests with IPv6DualStack")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests in passing.txt", func(text string) error {
 		o.only, err = regexp.Compile(text)
@@ -140,7 +142,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
 	lab, err := kubelab.Start(ctx, kubelab.Config{
-		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: true,
+		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: o.dual,
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	})
 	if err != nil {
