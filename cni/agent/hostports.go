@@ -20,8 +20,8 @@ type HostPorts interface {
 	// ServesHostPorts reports whether the node answers on host ports. If that changes, it answers on those that the
 	// switch has.
 	ServesHostPorts() bool
-	// CheckHostPorts returns why no pod of the node must have these host ports, or nil.
-	CheckHostPorts(ports []ovs.HostPort) error
+	// CheckHostPorts returns why no pod with these addresses must have these host ports, or nil.
+	CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error
 	// AwaitHostPorts waits until the node answers on the host ports that the switch has now.
 	AwaitHostPorts(ctx context.Context) error
 }
@@ -132,9 +132,6 @@ func (a *Agent) claim(ctx context.Context, p plan, undo *undo) error {
 	case !a.serves():
 		a.log.Warn("host ports of a pod are not served", "pod", p.at.pod)
 	}
-	if lacks, is := unserved(p.port); is && a.serves() {
-		return refused(p.at.pod, fmt.Sprintf("%s: the pod has no address of this family: %s", lacks, p.port.Addresses))
-	}
 	release, err := a.claims.take(p)
 	if err != nil {
 		return err
@@ -146,20 +143,10 @@ func (a *Agent) claim(ctx context.Context, p plan, undo *undo) error {
 	if !a.serves() {
 		return nil
 	}
-	if err := a.cfg.HostPorts.CheckHostPorts(p.port.HostPorts); err != nil {
+	if err := a.cfg.HostPorts.CheckHostPorts(p.port.HostPorts, p.port.Addresses); err != nil {
 		return refused(p.at.pod, err.Error())
 	}
 	return nil
-}
-
-// unserved returns the first host port of a port that leads nowhere, because the pod has no address of its family.
-func unserved(p ovs.Port) (ovs.HostPort, bool) {
-	for _, h := range p.HostPorts {
-		if !slices.ContainsFunc(p.Addresses, h.SameFamily) && !slices.Contains(p.HostPorts, h.OtherFamily()) {
-			return h, true
-		}
-	}
-	return ovs.HostPort{}, false
 }
 
 // unclaimed fails if another port of the switch has a host port of a plan, or if the namespace has too many.

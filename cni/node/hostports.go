@@ -73,24 +73,26 @@ func (n *Node) ServesHostPorts() bool {
 	return place != nil && !n.cfg.Disabled && !place.Isolated && len(place.HostPorts) > 0
 }
 
-// CheckHostPorts returns why a pod must not have host ports: one is not allowed, its address is not the node's or
-// belongs to a service, or a program of the node listens on it.
-func (n *Node) CheckHostPorts(ports []ovs.HostPort) error {
+// CheckHostPorts returns why a pod with addresses must not have host ports: one is not allowed, leads nowhere, its
+// address is not the node's or belongs to a service, or a program of the node listens on it. A port at every address of both
+// families needs one family that the node and the pod have.
+func (n *Node) CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error {
 	place, _, _ := n.cfg.Uplink.Place()
 	if place == nil || !servesHostPorts(place) {
 		return errors.New("the node has no edge address and serves no host ports; coe-bridge status says why")
 	}
 	var all []nodeports.HostPort
+	serves := func(p ovs.HostPort) bool {
+		return slices.Contains(ports, p) && n.leadsAt(place, p) && slices.ContainsFunc(pod, p.SameFamily)
+	}
 	for _, p := range ports {
-		led := place.Edge.IsValid()
-		if p.Address.Is6() {
-			led = place.IPv6.Edge.IsValid()
-		}
 		switch {
-		case !led && slices.Contains(ports, p.OtherFamily()): // only the other family is served
+		case !serves(p) && serves(p.OtherFamily()):
 			continue
-		case !led:
-			return fmt.Errorf("%s: the node has no edge address of this family; add a prefix of it to --node-network of the bridge", p)
+		case !slices.ContainsFunc(pod, p.SameFamily):
+			return fmt.Errorf("%s: the pod has no address of this family: %s", p, pod)
+		case !n.leadsAt(place, p):
+			return fmt.Errorf("%s: the node does not connect to pods by this family: --node-network of the bridge has no prefix of it, or the log of the agent says why", p)
 		case !allows(place, p):
 			return fmt.Errorf("%s: the port is not allowed; allowed are %s (--host-ports of the bridge)", p, rangesText(place.HostPorts))
 		case n.cfg.Uplink.HasExternal(p.Address):
@@ -99,6 +101,14 @@ func (n *Node) CheckHostPorts(ports []ovs.HostPort) error {
 		all = append(all, nodeports.HostPort{Address: p.Address, Protocol: p.Protocol, Number: p.Number})
 	}
 	return nodeports.CheckHostPorts(n.cfg.Netns, all)
+}
+
+// leadsAt reports whether the node leads others in the family of a host port.
+func (n *Node) leadsAt(place *uplink.Place, p ovs.HostPort) bool {
+	if p.Address.Is4() {
+		return place.Edge.IsValid()
+	}
+	return place.IPv6.Edge.IsValid() && !n.lacksIPv6.Load()
 }
 
 // servesHostPorts reports whether a node answers on host ports.
@@ -149,7 +159,7 @@ func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodepo
 		}
 		for _, h := range p.HostPorts {
 			pod := slices.IndexFunc(p.Addresses, h.SameFamily)
-			if pod >= 0 && allows(place, h) {
+			if pod >= 0 && n.leadsAt(place, h) && allows(place, h) {
 				all = append(all, nodeports.HostPort{
 					Address: h.Address, Protocol: h.Protocol, Number: h.Number, Pod: netip.AddrPortFrom(p.Addresses[pod], h.Pod),
 				})

@@ -18,6 +18,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -79,6 +80,10 @@ type Node struct {
 	hosts           hostPorts
 	answers         *egress.Server
 	othersForgotten bool // see forgetOthers
+	// lacksIPv6 is set if the node cannot have IPv6, although its place has. ruledIPv6 is set once the rules of IPv6 were
+	// written: they keep forged sources out.
+	lacksIPv6 atomic.Bool
+	ruledIPv6 bool
 	// fed is the place for which ports has the ports of services; nil if it does not have them.
 	fed *uplink.Place
 	// connected is set if the node matched its place at the last check.
@@ -367,7 +372,7 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 	}
 	hosts, unread := n.hosts.are, n.hosts.unread
 	at := placeOfPorts(place)
-	if n.withoutIPv6 != "" {
+	if n.lacksIPv6.Load() || !n.ruledIPv6 {
 		at.IPv6 = nodeports.Addresses{}
 	}
 	loopback := hosts.Unknown || slices.ContainsFunc(hosts.Ports, func(p nodeports.HostPort) bool { return p.Address.IsLoopback() })

@@ -99,6 +99,7 @@ func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink
 		why = fmt.Errorf("links have the MTU %d, and IPv6 needs %d", mtu, minIPv6)
 	}
 	n.logFailure(ctx, "the node connects to pods by IPv4 only", why, &n.withoutIPv6)
+	n.lacksIPv6.Store(why != nil)
 	if why == nil {
 		return place
 	}
@@ -151,6 +152,7 @@ func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
 	// isolated namespaces, or let pods leave without their egress address.
 	ruled := o.step("", "rules", func() (bool, error) { return putRules(n.cfg.Netns, w) })
+	n.ruledIPv6 = w.ipv6.source.IsValid() && (ruled || n.ruledIPv6)
 	if !ruled && (w.isolated || len(w.egress) > 0) {
 		return
 	}

@@ -248,7 +248,7 @@ func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	if !p.Address.IsValid() {
 		p.Address = netip.IPv4Unspecified()
 	}
-	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) }) {
+	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) && s.Addr().Is4() == p.Address.Is4() }) {
 		// The node itself may be a client. If a load balancer gives it the address, that is its source.
 		p.Sources = append(slices.Clone(p.Sources), single(e.External))
 	}

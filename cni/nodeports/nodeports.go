@@ -113,7 +113,6 @@ type Table struct {
 	invalid map[string]error
 	// generation is the generation of nftables at which the content of tables is known.
 	generation uint32
-	current    bool // see Current
 	alone      bool // see Alone
 }
 
@@ -122,8 +121,15 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg, tables: []*table{newTable(cfg, &ipv4), newTable(cfg, &ipv6)}, invalid: map[string]error{}}
 }
 
-// Current reports whether the last Sync has written what it was given, without invalid ports and endpoints.
-func (t *Table) Current() bool { return t.current }
+// Current reports whether the last Sync has written what it was given, without invalid ports and endpoints. On a node that
+// has IPv4, only IPv4 counts: what keeps IPv6 from being written does not end the service by IPv4.
+func (t *Table) Current() bool {
+	four, six := t.tables[0], t.tables[1]
+	if !four.at.Edge.IsValid() && six.at.Edge.IsValid() {
+		return six.current
+	}
+	return four.current
+}
 
 // Services returns the number of ports of services on which the node answers.
 func (t *Table) Services() (n int) {
@@ -239,6 +245,7 @@ func (t *Table) Sync(place Place, at Hosts, nodes []netip.Addr) (changed bool, e
 	}
 	for i, addresses := range []Addresses{place.IPv4, place.IPv6} { // as tables
 		one := t.tables[i]
+		one.current = false
 		if !at.Unknown {
 			one.putHosts(at.Ports)
 		}
@@ -246,9 +253,8 @@ func (t *Table) Sync(place Place, at Hosts, nodes []netip.Addr) (changed bool, e
 		one.move(addresses, place.Inside, place.HostPorts)
 	}
 	changed, err = t.sync(at.Unknown)
-	t.current = err == nil
 	for _, one := range t.tables {
-		if t.current && one.found {
+		if one.current && one.found {
 			err = errors.Join(err, one.forget())
 		}
 		err = errors.Join(err, one.invalidHosts)

@@ -43,7 +43,8 @@ type table struct {
 	unforgotten map[portKey]bool
 	// found is set if there was a table or a port since New. Otherwise connections to these ports are those of
 	// another program.
-	found bool
+	found   bool
+	current bool // see Table.Current
 }
 
 func newTable(cfg Config, f *family) *table {
@@ -174,7 +175,7 @@ func (t *table) putNodes(nodes []netip.Addr) {
 
 // settle notes that the kernel has what is wanted.
 func (t *table) settle() {
-	t.known = true
+	t.known, t.current = true, true
 	t.exists = t.wanted()
 	t.whole, t.ruled = t.exists, t.exists
 	clear(t.former)
