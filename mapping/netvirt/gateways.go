@@ -38,6 +38,15 @@ func ParseGatewayList(text string) (list GatewayList, ok bool) {
 // Strings returns the gateways as texts.
 func (l GatewayList) Strings() []string { return splitList(string(l)) }
 
+// Networks returns the networks of the gateways.
+func (l GatewayList) Networks() []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range l.Strings() {
+		all = append(all, netip.MustParsePrefix(text).Masked())
+	}
+	return all
+}
+
 // Has reports whether a gateway, with the length of its network, is in the list.
 func (l GatewayList) Has(gateway netip.Addr, network netip.Prefix) bool {
 	return slices.Contains(l.Strings(), netip.PrefixFrom(gateway, network.Bits()).String())

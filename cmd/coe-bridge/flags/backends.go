@@ -43,7 +43,7 @@ func (f *Backends) Register(cmd *cobra.Command) {
 // RegisterLayout adds --ovn-layout to a command.
 func RegisterLayout(cmd *cobra.Command, layout *string) {
 	cmd.Flags().StringVar(layout, "ovn-layout", string(ovn.LayoutELAN),
-		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node, without isolated namespaces and gateways")
+		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node, without isolated namespaces")
 	_ = cmd.RegisterFlagCompletionFunc("ovn-layout", cobra.FixedCompletions(
 		[]string{string(ovn.LayoutELAN), string(ovn.LayoutNode)}, cobra.ShellCompDirectiveNoFileComp))
 }

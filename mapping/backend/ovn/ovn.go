@@ -148,8 +148,7 @@ func checkEndpoint(e string, cfg *Config) error {
 // Limits returns the limits of this backend in a layout: all networks are overlays, and a session
 // affinity has a maximum.
 func Limits(layout Layout) netvirt.Limits {
-	byNode := layout == LayoutNode
-	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: byNode, NoGateways: byNode}
+	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode}
 }
 
 // Limits returns the limits of the backend's layout.
@@ -162,11 +161,10 @@ func (b *Backend) Close() {
 	b.release()
 }
 
-// Kinds returns the kinds that the backend writes. LayoutNode has neither gateways nor the ports of nodes in isolated
-// namespaces.
+// Kinds returns the kinds that the backend writes. LayoutNode has no ports of nodes in isolated namespaces.
 func (b *Backend) Kinds() netvirt.KindSet {
 	if b.cfg.Layout == LayoutNode {
-		return kinds &^ netvirt.NewKindSet(netvirt.KindGateway, netvirt.KindGatewayVIP, netvirt.KindNodePort)
+		return kinds &^ netvirt.NewKindSet(netvirt.KindNodePort)
 	}
 	return kinds
 }

@@ -52,12 +52,25 @@ func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Look
 	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transit), "ports", port.UUID)
-	c.wayOutOf(set, k, o.Address, look)
+	for _, subnet := range o.Gateways.Networks() {
+		if !subnet.IsSingleIP() {
+			c.wayOutByGateway(set, k, roleWayOut+" "+subnet.String(), o.Address, subnet, look)
+		}
+	}
+	c.wayOutByNode(set, k, o.Address, look)
 }
 
-// wayOutOf adds the policies by which traffic from the pods of a node leaves the network: by the node, if it has a
-// management port.
-func (c byNode) wayOutOf(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, look Lookup) {
+// wayOutByGateway adds the policy by which traffic from pods of a node leaves the network by the gateway on the node, if
+// there is one.
+func (c byNode) wayOutByGateway(set *ovsdb.RowSet, k netvirt.Key, role string, node netip.Addr, pods netip.Prefix, look Lookup) {
+	if gateway, ok := look(netvirt.GatewayKey(node)).(netvirt.Gateway); ok && gateway.Translates(pods) {
+		c.byGateway(set, k, role+"/"+roleGateway, priorityGateway, gateway, pods)
+	}
+}
+
+// wayOutByNode adds the policies by which traffic from the pods of a node leaves the network by the node, if it has a
+// management port. Traffic to some destinations leaves by the node whatever gateways there are.
+func (c byNode) wayOutByNode(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, look Lookup) {
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
 	if !ok {
 		return
@@ -73,6 +86,9 @@ func (c byNode) wayOutOf(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, look
 		}
 		match := "inport == " + strconv.Quote(nodeRouterPort(node)) + " && " + familyOf(a.Address)
 		c.leave(set, k, role, network.Transit, priorityWayOut, port.Network, a.Address, match)
+		if network.OnNode != "" && a.Address.Is4() {
+			c.leave(set, k, role+"/"+roleOnNode, network.Transit, priorityOnNode, port.Network, a.Address, match+" && ip4.dst == "+anyOf(network.OnNode))
+		}
 	}
 }
 
@@ -131,7 +147,7 @@ func (c byNode) switchOf(p port, look Lookup) (string, bool) {
 }
 
 // host adds the route of the transit's router, which also needs the MAC address.
-func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacency, look Lookup) {
+func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, _ port, a netvirt.Adjacency, look Lookup) {
 	node, _, err := netvirt.ParseELANName(a.ELAN)
 	transit := transitKey(netvirt.CommonRouteTarget)
 	if err != nil || look(transit) == nil {
@@ -140,4 +156,5 @@ func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacen
 	role := roleHost + a.Address.String()
 	c.route(set, k, role, c.routerUUID(transit), single(a.Address), a.Address, nodeRouterPort(node))
 	c.bindMAC(set, k, role, nodeRouterPort(node), a.Address, a.MAC)
+	c.wayOutByGateway(set, k, roleWayOut+" "+role, node, single(a.Address), look)
 }
