@@ -24,8 +24,8 @@ const (
 	// settle is how long Open vSwitch uses cached flows after all hosts follow, on a machine that is busy. Until then some
 	// packets leave by the former node, and only there answers find their connection. linger is how long the port of the former
 	// node stays.
-	settle = 500 * time.Millisecond
-	linger = time.Second
+	settle = time.Second
+	linger = 2 * time.Second
 	// agentGone is how long the agent of a holder may be silent until that is a problem. It may restart meanwhile.
 	agentGone = time.Minute
 )

@@ -145,17 +145,17 @@ func TestPlannedMove(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.happens(time.Second, byNobody, byA)
+			w.happens(settle+time.Second, byNobody, byA)
 			w.inForceNow = false
 			leave(w.nodes[nodeA])
-			w.happens(time.Second, byA, fromAToB)
+			w.happens(settle+time.Second, byA, fromAToB)
 			w.happens(time.Minute, fromAToB)
 			w.inForceNow = true
-			w.happens(interval, fromAToB)
+			w.happens(settle-interval, fromAToB)
 			w.inForceNow = false // the network is not asked again
 			w.happens(interval, byB)
 			require.Contains(t, w.set.EgressIPs[0].Hosts, nodeA, "a switch can use old flows")
-			w.happens(2*time.Second, byB)
+			w.happens(linger, byB)
 			require.Empty(t, w.lastProblems)
 			require.False(t, w.set.EgressIPs[0].Hosts[2-w.set.EgressIPs[0].Active].IsValid(), "the former node has no part")
 		})
@@ -166,34 +166,34 @@ func TestPlannedMove(t *testing.T) {
 // node that has prepared the address once gets as much time again.
 func TestNextNodeMustAcknowledge(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.pass(time.Second)
 	w.peers[nodeB].answered = w.now
 	w.deaf[nodeB] = true
 	w.nodes[nodeA].Cordoned = true
 	w.happens(2*prepareFor, byA)
 	w.deaf[nodeB] = false
-	w.happens(time.Second, byA, fromAToB, byB)
+	w.happens(settle+time.Second, byA, fromAToB, byB)
 	for range 2 {
 		w.pass(2 * prepareFor)
 		w.nodes[nodeA].Cordoned, w.nodes[nodeB].Cordoned = false, true
-		w.happens(time.Second, byB, "by node-0, owned by node-1", byA)
+		w.happens(settle+time.Second, byB, "by node-0, owned by node-1", byA)
 		w.pass(2 * prepareFor)
 		w.nodes[nodeA].Cordoned, w.nodes[nodeB].Cordoned = true, false
-		w.happens(time.Second, byA, fromAToB, byB)
+		w.happens(settle+time.Second, byA, fromAToB, byB)
 	}
 }
 
 // A node is dead if its kernel is silent. Without its agent it keeps the address.
 func TestDeadNode(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.pass(time.Second)
 	w.deaf[nodeA] = true
 	w.happens(time.Minute, byA)
 	w.silent[nodeA] = true
 	w.happens(deadAfter-3*interval, byA)
-	w.happens(time.Second, byA, byB)
+	w.happens(settle+time.Second, byA, byB)
 	w.silent[nodeA], w.deaf[nodeA] = false, false
 	w.happens(time.Minute, byB)
 
@@ -206,7 +206,7 @@ func TestDeadNode(t *testing.T) {
 // move begins, and one that has begun to be prepared waits.
 func TestHolderWithoutAgent(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.deaf[nodeA] = true
 	w.happens(deadAfter, byA)
 	w.nodes[nodeA].Cordoned = true
@@ -216,14 +216,14 @@ func TestHolderWithoutAgent(t *testing.T) {
 	w.happens(agentGone, byA)
 	w.problem(coe.AgentSilent, "node "+nodeA.String(), address.String())
 	w.deaf[nodeA] = false
-	w.happens(time.Second, byA, fromAToB, byB)
+	w.happens(settle+time.Second, byA, fromAToB, byB)
 	require.Empty(t, w.lastProblems)
 
 	w.nodes[nodeA].Egress = true
 	w.deaf[nodeB] = true
 	w.happens(time.Minute, byB)
 	delete(w.nodes, nodeB)
-	w.happens(time.Second, "by nobody, owned by nobody", "by node-0, owned by nobody", byA)
+	w.happens(settle+time.Second, "by nobody, owned by nobody", "by node-0, owned by nobody", byA)
 }
 
 // A move ends with its last step, or goes back, if the agent of one of its nodes is silent: both must change their NIC.
@@ -231,17 +231,17 @@ func TestAgentSilentDuringMove(t *testing.T) {
 	for name, silent := range map[string]netip.Addr{"former": nodeA, "next": nodeB} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			w.happens(time.Second, byNobody, byA)
+			w.happens(settle+time.Second, byNobody, byA)
 			w.inForceNow = false
 			w.nodes[nodeA].Cordoned = true
-			w.happens(time.Second, byA, fromAToB)
+			w.happens(settle+time.Second, byA, fromAToB)
 			w.deaf[silent] = true
 			w.happens(deadAfter+time.Second, fromAToB, byA)
 			require.Contains(t, w.set.EgressIPs[0].Hosts, nodeB, "the network still leads there")
 			w.inForceNow = true
 			w.happens(time.Minute, byA)
 			w.deaf[silent] = false
-			w.pass(2 * time.Second)
+			w.pass(settle + time.Second)
 			require.Equal(t, byB, w.ways[len(w.ways)-1])
 		})
 	}
@@ -250,7 +250,7 @@ func TestAgentSilentDuringMove(t *testing.T) {
 // A node that loses the label keeps the address while the others are away for a moment, and without its agent for longer.
 func TestLabelRemovedWhileOthersAreAway(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.pass(time.Second)
 	w.deaf[nodeB] = true
 	w.pass(deadAfter)
@@ -268,7 +268,7 @@ func TestLabelRemovedWhileOthersAreAway(t *testing.T) {
 // A node that was too slow for a planned move replaces a dead one.
 func TestSlowNodeIsBetterThanNone(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.pass(time.Second)
 	w.noteSlow(nodeB, address)
 	w.nodes[nodeA].Cordoned = true
@@ -280,12 +280,12 @@ func TestSlowNodeIsBetterThanNone(t *testing.T) {
 // A holder that does not confirm its part is a problem, and another one that confirms gets the address.
 func TestHolderDoesNotConfirm(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.confused[nodeA] = true
 	w.happens(prepareFor-2*interval, byA)
 	require.Empty(t, w.lastProblems)
 	w.confused[nodeB] = true
-	w.happens(time.Second, byA)
+	w.happens(settle+time.Second, byA)
 	w.problem(coe.AgentSilent, "has not confirmed")
 	w.happens(2*prepareFor, byA)
 	w.confused[nodeB] = false
@@ -299,7 +299,7 @@ func TestNodeConfirmsEachPort(t *testing.T) {
 	w := newWorld(t)
 	w.specs = append(w.specs, &coe.EgressSpec{UID: "2", Name: "zoo", Address: another})
 	w.broken[nodeA], w.broken[nodeB] = 2, 2
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.happens(2*prepareFor, byA)
 	zoo := func() *coe.EgressIP { return w.set.EgressIPs[1] }
 	require.Zero(t, zoo().Active)
@@ -310,7 +310,7 @@ func TestNodeConfirmsEachPort(t *testing.T) {
 	w.happens(2*prepareFor, byA)
 	require.Equal(t, nodeB, zoo().Host(), "the other node does not confirm it")
 	w.nodes[nodeB].Cordoned, w.nodes[nodeA].Cordoned = false, true
-	w.happens(time.Second, byA, fromAToB, byB)
+	w.happens(settle+time.Second, byA, fromAToB, byB)
 	require.Equal(t, nodeB, zoo().Host())
 	w.broken[nodeB] = 2
 	w.pass(2 * unfitFor)
@@ -321,17 +321,17 @@ func TestNodeConfirmsEachPort(t *testing.T) {
 // A new leader knows nothing of the nodes, and takes none for dead before it has asked it for as long.
 func TestNewLeaderTakesNoNodeForDead(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.peers = map[netip.Addr]*peer{}
 	w.silent[nodeA] = true
 	w.happens(deadAfter-2*interval, byA)
-	w.happens(time.Second, byA, byB)
+	w.happens(settle+time.Second, byA, byB)
 }
 
 func TestLastNodeLosesTheLabel(t *testing.T) {
 	w := newWorld(t)
 	w.nodes[nodeB].Egress = false
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.nodes[nodeA].Cordoned = true
 	w.happens(time.Minute, byA)
 	require.Empty(t, w.lastProblems, "a cordoned node keeps it if there is no other")
@@ -345,16 +345,16 @@ func TestLastNodeLosesTheLabel(t *testing.T) {
 func TestCordonedNodeIsBetterThanNone(t *testing.T) {
 	w := newWorld(t)
 	w.nodes[nodeA].Cordoned, w.nodes[nodeB].Cordoned = true, true
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.nodes[nodeB].Cordoned = false
-	w.happens(time.Second, byA, fromAToB, byB)
+	w.happens(settle+time.Second, byA, fromAToB, byB)
 }
 
 func TestNodeWithoutNIC(t *testing.T) {
 	w := newWorld(t)
 	w.happens(0, byNobody)
 	w.peers[nodeA].unfit = with(nil, address, w.now)
-	w.happens(time.Second, byNobody, byB)
+	w.happens(settle+time.Second, byNobody, byB)
 	w.peers[nodeB].unfit = with(nil, address, w.now)
 	w.happens(10*time.Second, byB)
 	w.problem(coe.Waiting, "has no NIC")
@@ -363,7 +363,7 @@ func TestNodeWithoutNIC(t *testing.T) {
 // The accepted state stays while sources are not listed, and after a wrong change.
 func TestWrongChanges(t *testing.T) {
 	w := newWorld(t)
-	w.happens(time.Second, byNobody, byA)
+	w.happens(settle+time.Second, byNobody, byA)
 	w.specs, w.listed = nil, false
 	w.happens(time.Minute, byA)
 
