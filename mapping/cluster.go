@@ -133,5 +133,8 @@ func managementPort(addr netip.Addr, n *coe.Node, networks *coe.Networks, number
 	if six := networks.NodesIPv6; six.Has(number) {
 		port.IPv6 = netvirt.NodeAddresses{Address: six.Address(number), Service: six.ServiceAddress(number), Edge: six.EdgeAddress(number, last)}
 	}
+	if n.SecondIP.Is4() || port.IPv6.Address.IsValid() {
+		port.Second = n.SecondIP
+	}
 	return port
 }

@@ -64,8 +64,9 @@ func TestNodeNetworkFull(t *testing.T) {
 
 // A node has IPv6 addresses if the cluster has a range for them.
 func TestNodesWithIPv6(t *testing.T) {
+	second := netip.MustParseAddr("2001:db8::7")
 	v := coe.ClusterView{
-		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}},
+		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1", SecondIP: second}},
 		Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
 		Networks: &coe.Networks{
 			Nodes:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
@@ -76,9 +77,15 @@ func TestNodesWithIPv6(t *testing.T) {
 	network := m[netvirt.NodeNetwork{Prefix: v.Networks.Nodes.Prefix}.Key()].(netvirt.NodeNetwork)
 	require.Equal(t, v.Networks.NodesIPv6.Prefix, network.PrefixIPv6)
 	require.Equal(t, "fd00:96::1", network.GatewayIPv6.String())
+	port := m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort)
 	require.Equal(t, netvirt.NodeAddresses{
 		Address: netip.MustParseAddr("fd00:96::6"), Service: netip.MustParseAddr("fd00:96::7"), Edge: netip.MustParseAddr("fd00:96::ffff:fffc"),
-	}, m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort).IPv6)
+	}, port.IPv6)
+	require.Equal(t, second, port.Second)
+
+	v.Networks = &coe.Networks{Nodes: v.Networks.Nodes}
+	m = cluster(t, v, settings)
+	require.Zero(t, m[netvirt.ManagementPort{Node: node1}.Key()].(netvirt.ManagementPort).Second, "the node forwards no IPv6")
 }
 
 // A node whose edge address belongs to a node with a number of a release that gave nodes two addresses has

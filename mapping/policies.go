@@ -394,9 +394,9 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
 			for _, a := range port.Families() {
 				addresses = append(addresses, a.Address, a.Service)
-				if n.SecondIP.IsValid() && n.SecondIP.Is4() == a.Address.Is4() {
-					addresses = append(addresses, n.SecondIP)
-				}
+			}
+			if port.Second.IsValid() {
+				addresses = append(addresses, port.Second)
 			}
 		}
 		if six := coe.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {

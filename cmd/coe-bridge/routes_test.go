@@ -14,10 +14,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
-// Only nodes with a management port have routes. Neighbouring blocks of a node become one prefix.
+// Only nodes with a management port have routes, by the family of their addresses. Neighbouring blocks of a node become one prefix.
 func TestRoutes(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
-		cfg.Nodes = ipam.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}}
+		cfg.Nodes = ipam.NodesConfig{
+			Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+		}
 	})
 	out, err := run(t, "", "routes")
 	require.NoError(t, err)
@@ -25,7 +28,7 @@ func TestRoutes(t *testing.T) {
 	post(t, b, "/restconf/config/k8s-node:k8s-nodes-info", `{"k8s-nodes": [
 		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f1", "host-name": "worker-1", "internal-ip-address": "192.168.33.12"},
 		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f2", "host-name": "worker-2", "internal-ip-address": "192.168.33.13"},
-		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f3", "host-name": "worker-3", "internal-ip-address": "192.168.33.14"}]}`)
+		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f3", "host-name": "worker-3", "internal-ip-address": "2001:db8::14"}]}`)
 	tell(t, b)
 	for i, ns := range []string{"next", "third"} {
 		post(t, b, podsPath, fmt.Sprintf(`{"pods": [{"uid": "8f2a6d5e-0000-4000-8000-0000000000c%d", "name": "one", "network-NS": %q,
@@ -35,7 +38,7 @@ func TestRoutes(t *testing.T) {
 	const want = `NAME       ADDRESS         PREFIXES
 worker-1   192.168.33.12   10.11.2.0/29
 worker-2   192.168.33.13   7.7.7.7/32,10.11.2.8/29,10.11.2.16/28
-worker-3   192.168.33.14   -
+worker-3   2001:db8::14    -
 `
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		out, err := run(t, "", "routes")

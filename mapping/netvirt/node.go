@@ -48,7 +48,10 @@ type ManagementPort struct {
 	// network has none left.
 	EdgeAddress netip.Addr
 	// IPv6 are the port's addresses in PrefixIPv6 of the network; zero if it has none.
-	IPv6    NodeAddresses
+	IPv6 NodeAddresses
+	// Second is the node's internal address of the other family. It is invalid if the bridge does not know one, or the
+	// port has no addresses of this family. Nothing is routed to it; machines outside route to the node's pods by it.
+	Second  netip.Addr
 	MAC     string // of all these addresses; lower case, colons
 	Chassis string // host name of the node; empty lets any host bind the port
 }

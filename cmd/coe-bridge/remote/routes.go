@@ -20,7 +20,9 @@ func newRoutes() *cobra.Command {
 	cmd.Use = "routes [NODE...]"
 	cmd.Long = `routes shows for each node the addresses of its pods, as prefixes. Routes to these prefixes
 through ADDRESS let a machine on the network of the nodes reach the pods without NAT. The
-pods see the address of the machine, and network policies apply to it.
+pods see the address of the machine, and network policies apply to it. A node with addresses
+of both families has a row for each: IPv4 prefixes have an IPv4 address, IPv6 prefixes an
+IPv6 address. There is no row for a family of which the bridge knows no address of the node.
 
 A pod must be reached through its own node. Prefixes come and go with pods, so let a
 program set the routes: -w -o json prints each change.`
@@ -30,7 +32,7 @@ program set the routes: -w -o json prints each change.`
 	return cmd
 }
 
-// nodeRoutes are the routes through a node.
+// nodeRoutes are the routes through a node of one address family.
 type nodeRoutes struct {
 	Name     string         `json:"name"`
 	Address  netip.Addr     `json:"address"`
@@ -39,10 +41,25 @@ type nodeRoutes struct {
 
 // managementPorts are the ports of the nodes that forward packets to pods.
 type managementPorts struct {
-	List []struct {
-		Node    netip.Addr `json:"node"`
-		Chassis string     `json:"chassis"`
-	} `json:"management-port"`
+	List []managementPort `json:"management-port"`
+}
+
+type managementPort struct {
+	Node    netip.Addr `json:"node"`
+	Second  netip.Addr `json:"second-node-address"`
+	IPv6    netip.Addr `json:"ipv6-address"`
+	Chassis string     `json:"chassis"`
+}
+
+// nextHops returns the addresses of the node by which it forwards packets of the same family to pods, at most one of
+// each family.
+func (p managementPort) nextHops() (all []netip.Addr) {
+	for _, a := range []netip.Addr{p.Node, p.Second} {
+		if a.Is4() || a.Is6() && p.IPv6.IsValid() {
+			all = append(all, a)
+		}
+	}
+	return all
 }
 
 func readRoutes(ctx context.Context, c *client.Client) (output.Table, any, error) {
@@ -54,7 +71,7 @@ func readRoutes(ctx context.Context, c *client.Client) (output.Table, any, error
 	if err := c.Get(ctx, client.Confirmed, "coe-status:leases", &leases); err != nil {
 		return output.Table{}, nil, err
 	}
-	prefixes, err := prefixesOf(leases.Leases)
+	shown, err := routesOf(ports.List, leases.Leases)
 	if err != nil {
 		return output.Table{}, nil, err
 	}
@@ -62,19 +79,40 @@ func readRoutes(ctx context.Context, c *client.Client) (output.Table, any, error
 		Columns: []string{"NAME", "ADDRESS", "PREFIXES"},
 		Empty:   "no routes: no node has a management port; nodes have one on OVN with --isolation none",
 	}
-	shown := []nodeRoutes{}
-	for _, p := range ports.List {
-		shown = append(shown, nodeRoutes{cmp.Or(p.Chassis, p.Node.String()), p.Node, output.Listed(prefixes[p.Node])})
-	}
-	slices.SortFunc(shown, func(a, b nodeRoutes) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Address.Compare(b.Address)) })
 	for _, n := range shown {
 		t.Rows = append(t.Rows, []string{n.Name, text(n.Address), joined(n.Prefixes)})
 	}
 	return t, shown, nil
 }
 
-// prefixesOf returns the fewest prefixes that have the IPv4 addresses of each node's pods and of their
-// blocks, and no address of another node. IPv6 routes need the IPv6 address of the node, which is not known here.
+// routesOf returns the routes through nodes, sorted by the names of the nodes, IPv4 first.
+func routesOf(ports []managementPort, leases []status.Lease) ([]nodeRoutes, error) {
+	prefixes, err := prefixesOf(leases)
+	if err != nil {
+		return nil, err
+	}
+	all := []nodeRoutes{}
+	for _, p := range ports {
+		for _, hop := range p.nextHops() {
+			all = append(all, nodeRoutes{cmp.Or(p.Chassis, p.Node.String()), hop, output.Listed(ofFamily(prefixes[p.Node], hop))})
+		}
+	}
+	slices.SortFunc(all, func(a, b nodeRoutes) int { return cmp.Or(cmp.Compare(a.Name, b.Name), a.Address.Compare(b.Address)) })
+	return all, nil
+}
+
+// ofFamily returns the prefixes of the family of an address.
+func ofFamily(all []netip.Prefix, a netip.Addr) (of []netip.Prefix) {
+	for _, p := range all {
+		if p.Addr().Is4() == a.Is4() {
+			of = append(of, p)
+		}
+	}
+	return of
+}
+
+// prefixesOf returns the fewest prefixes that have the addresses of each node's pods and of their
+// blocks, and no address of another node.
 func prefixesOf(leases []status.Lease) (map[netip.Addr][]netip.Prefix, error) {
 	sets := map[netip.Addr]*netipx.IPSetBuilder{}
 	for _, l := range leases {
@@ -85,11 +123,9 @@ func prefixesOf(leases []status.Lease) (map[netip.Addr][]netip.Prefix, error) {
 			sets[l.Node] = &netipx.IPSetBuilder{}
 		}
 		for i, a := range l.Addresses {
-			switch network := l.Networks[i]; {
-			case !a.Is4():
-			case network.Contains(a):
+			if network := l.Networks[i]; network.Contains(a) {
 				sets[l.Node].AddPrefix(network)
-			default: // of no pool: the network is that of the gateway
+			} else { // of no pool: the network is that of the gateway
 				sets[l.Node].Add(a)
 			}
 		}

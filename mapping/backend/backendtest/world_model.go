@@ -94,6 +94,7 @@ func (w *World) nodesModel(m netvirt.Model) {
 				ServiceAddress: netip.AddrFrom4([4]byte{100, 96, 0, byte(3 + 2*n)}),
 				EdgeAddress:    edgeAddress(n),
 				IPv6:           ipv6Addresses(join, n),
+				Second:         secondAddress(join, n),
 			})
 		if g := w.gateways[n]; g != 0 {
 			m.Add(w.gateway(n, network, g))
@@ -118,6 +119,16 @@ func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gatew
 		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, Pods: o.Pods}
 	}
 	return o
+}
+
+// secondAddress returns the second internal address of a node, if nodes have IPv6 addresses. The first node has none.
+func secondAddress(network netvirt.NodeNetwork, n int) netip.Addr {
+	if !network.PrefixIPv6.IsValid() || n == 0 {
+		return netip.Addr{}
+	}
+	bytes := netip.MustParseAddr("2001:db8::").As16()
+	bytes[15] = byte(n)
+	return netip.AddrFrom16(bytes)
 }
 
 // ipv6Addresses returns the IPv6 addresses of a node. The first node has no edge address.

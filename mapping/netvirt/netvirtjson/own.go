@@ -56,6 +56,7 @@ type jsonManagementPort struct {
 	AddressIPv6    netip.Addr   `json:"ipv6-address,omitzero"`
 	ServiceIPv6    netip.Addr   `json:"ipv6-service-address,omitzero"`
 	EdgeIPv6       netip.Addr   `json:"ipv6-edge-address,omitzero"`
+	Second         netip.Addr   `json:"second-node-address,omitzero"`
 	MAC            string       `json:"mac-address"`
 	Chassis        string       `json:"chassis,omitempty"`
 }
@@ -63,7 +64,7 @@ type jsonManagementPort struct {
 func managementPorts(objects iter.Seq[netvirt.Object]) any {
 	return list("management-port", each(objects, func(o netvirt.ManagementPort) jsonManagementPort {
 		return jsonManagementPort{
-			o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.EdgeAddress, o.IPv6.Address, o.IPv6.Service, o.IPv6.Edge, o.MAC, o.Chassis,
+			o.Node, o.Name(), o.Network, o.Address, o.ServiceAddress, o.EdgeAddress, o.IPv6.Address, o.IPv6.Service, o.IPv6.Edge, o.Second, o.MAC, o.Chassis,
 		}
 	}))
 }

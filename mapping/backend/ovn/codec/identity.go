@@ -79,6 +79,7 @@ const (
 	idAddress6   = "coe-bridge/ipv6-address"
 	idServiceIP6 = "coe-bridge/ipv6-service-address"
 	idEdgeIP6    = "coe-bridge/ipv6-edge-address"
+	idSecond     = "coe-bridge/second-node-address"
 )
 
 // space is the namespace of our rows' UUIDs. It must never change.

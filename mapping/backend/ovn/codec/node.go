@@ -201,6 +201,9 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 			lsp.ExternalIDs[idEdgeIP6] = o.IPv6.Edge.String()
 		}
 	}
+	if o.Second.IsValid() {
+		lsp.ExternalIDs[idSecond] = o.Second.String()
+	}
 	addresses := o.MAC
 	for _, a := range o.Families() {
 		addresses += " " + a.Address.String() + " " + texts(a.Sources(), " ")
@@ -362,8 +365,10 @@ func decodeManagementPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Ob
 	six.Address, _ = netip.ParseAddr(ids[idAddress6])
 	six.Service, _ = netip.ParseAddr(ids[idServiceIP6])
 	six.Edge, _ = netip.ParseAddr(ids[idEdgeIP6])
+	second, _ := netip.ParseAddr(ids[idSecond])
 	return []netvirt.Object{netvirt.ManagementPort{
-		Node: node, Network: network, Address: address, ServiceAddress: service, EdgeAddress: edge, IPv6: six, MAC: ids[idMAC], Chassis: ids[idChassis],
+		Node: node, Network: network, Address: address, ServiceAddress: service, EdgeAddress: edge, IPv6: six, Second: second,
+		MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }
 
