@@ -208,6 +208,11 @@ func (n *Node) PodCIDR(a netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
+// FurtherIPs returns the addresses of the node besides the first internal one.
+func (n *Node) FurtherIPs() []netip.Addr {
+	return slices.DeleteFunc([]netip.Addr{n.SecondIP, n.ExternalIP}, func(a netip.Addr) bool { return !a.IsValid() })
+}
+
 // Identity identifies the node independently of its object: its host name, or its UID if it
 // has none. A node that is created again with the same name is the same node.
 func (n *Node) Identity() string { return cmp.Or(n.HostName, n.UID) }

@@ -72,11 +72,11 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 }
 
 // TestStoreTellsThatNodesMoved: a node that is new, gone, renamed or in another zone changes the namespaces
-// with services that depend on where clients are.
+// with services that depend on where clients are. Further addresses of a node mark those with endpoints there.
 func TestStoreTellsThatNodesMoved(t *testing.T) {
 	var r recorder
 	s := coe.NewStore(r.changed, coe.Kubernetes)
-	node := &coe.Node{UID: "n1", HostName: "node1", InternalIP: node1, Zone: "a"}
+	node, second := &coe.Node{UID: "n1", HostName: "node1", InternalIP: node1, Zone: "a"}, netip.MustParseAddr("2001:db8::7")
 	update := func(change func(tx *coe.Tx)) []coe.Changed {
 		s.Update(change)
 		return r.take()
@@ -98,6 +98,12 @@ func TestStoreTellsThatNodesMoved(t *testing.T) {
 	require.Equal(t, both, put(func(*coe.Node) {}), "new")
 	require.Equal(t, []coe.Changed{{Cluster: true}}, put(func(n *coe.Node) { n.ExternalIP = node1 }))
 	require.Equal(t, both, put(func(n *coe.Node) { n.Zone = "b" }))
+	update(func(tx *coe.Tx) {
+		tx.PutEndpoints(coe.Kubernetes, &coe.Endpoints{UID: "e3", Namespace: "circle", Addresses: []netip.Addr{second}})
+	})
+	circle := []coe.Changed{{Namespaces: []string{"circle"}, Cluster: true}}
+	require.Equal(t, circle, put(func(n *coe.Node) { n.SecondIP, n.Zone = second, "b" }))
+	require.Equal(t, circle, put(func(n *coe.Node) { n.Zone = "b" }))
 	require.Equal(t, both, put(func(n *coe.Node) { n.HostName, n.Zone = "other", "b" }))
 	update(func(tx *coe.Tx) { tx.DeleteService(coe.Kubernetes, "s1") })
 	require.Equal(t, []coe.Changed{{Namespaces: []string{"hints"}, Cluster: true}}, put(func(n *coe.Node) { n.Zone = "c" }))

@@ -1,6 +1,7 @@
 package coe
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -420,10 +421,10 @@ func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = prob
 
 // changedNodes marks the namespaces of addresses that now belong to another node. If a node is new or
 // gone, or has another name or zone, it marks the namespaces with services that depend on where
-// clients are.
+// clients are. If it has other further addresses, it marks the namespaces with endpoints at these.
 func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	now := tx.store.nodes
-	moved := false
+	moved, further := false, map[netip.Addr]bool{}
 	note := func(addr netip.Addr) {
 		old, n := before[addr], now[addr]
 		if old == n {
@@ -434,6 +435,7 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 		for ns := range tx.store.nodePods[addr] {
 			tx.dirty[ns] = true
 		}
+		noteFurther(further, cmp.Or(old, &Node{}), cmp.Or(n, &Node{}))
 	}
 	for addr := range before {
 		note(addr)
@@ -444,6 +446,33 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 	if moved {
 		for ns := range tx.store.placed {
 			tx.dirty[ns] = true
+		}
+	}
+	tx.markEndpoints(further)
+}
+
+// noteFurther notes the further addresses of a node before and after a change, if they differ.
+func noteFurther(further map[netip.Addr]bool, old, n *Node) {
+	if old.SecondIP == n.SecondIP && old.ExternalIP == n.ExternalIP {
+		return
+	}
+	for _, a := range append(old.FurtherIPs(), n.FurtherIPs()...) {
+		further[a] = true
+	}
+}
+
+// markEndpoints marks the namespaces with endpoints at some addresses.
+func (tx *Tx) markEndpoints(addresses map[netip.Addr]bool) {
+	if len(addresses) == 0 {
+		return
+	}
+	is := func(a netip.Addr) bool { return addresses[a] }
+	for name, ns := range tx.store.namespaces {
+		for _, e := range ns.endpoints {
+			if slices.ContainsFunc(e.Addresses, is) || slices.ContainsFunc(e.Terminating, is) {
+				tx.dirty[name] = true
+				break
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
@@ -135,6 +136,50 @@ func TestExposedPortsOfIPv6(t *testing.T) {
 	require.Equal(t, "tcp/30080/::", six.Name())
 	require.ElementsMatch(t, []coe.ExposedPort{four, six, health}, mapping.ExposedPorts(v, dual()))
 	require.Equal(t, []coe.ExposedPort{four, health}, mapping.ExposedPorts(v, exposing()))
+}
+
+// An endpoint in --node-ports at a further address of a node is left out of a port with a node port: packets could go
+// round between services.
+func TestCirclesOfNodePorts(t *testing.T) {
+	second, external := netip.MustParseAddr("2001:db8::7"), netip.MustParseAddr("203.0.113.7")
+	pod := netip.MustParseAddr("fd42::28")
+	v := exposedView(func(s *coe.Service) { s.Ports = s.Ports[:1] })
+	v.Leases[0].Addresses = append(v.Leases[0].Addresses, coe.LeasedAddress{Address: pod})
+	v.Nodes = map[netip.Addr]*coe.Node{node1: {UID: "n", HostName: "node1", InternalIP: node1, SecondIP: second, ExternalIP: external}}
+	e := v.Endpoints[0]
+	e.Addresses, e.Terminating = []netip.Addr{second, pod, external, node1}, nil
+	lead := func(port uint16) (all []string, problems []coe.Problem) {
+		e.Ports = []coe.EndpointPort{{Name: "http", Protocol: "tcp", Port: port}}
+		m, problems := mapping.Map(v, dual())
+		for _, o := range m.Select(netvirt.NewKindSet(netvirt.KindServiceVIP)) {
+			for _, at := range o.(netvirt.ServiceVIP).Endpoints.All() {
+				all = append(all, at.String())
+			}
+		}
+		return all, slices.DeleteFunc(problems, func(p coe.Problem) bool { return p.Kind != "service" })
+	}
+	leads, problems := lead(30080)
+	require.ElementsMatch(t, []string{"[fd42::28]:30080", node1.String() + ":30080"}, leads)
+	require.Len(t, problems, 2, "one for each family")
+	require.Equal(t, coe.NotEnforced, problems[0].Reason)
+	require.Contains(t, problems[0].Message, "can lead packets in a circle")
+	for _, p := range mapping.ExposedPorts(v, dual()) {
+		if p.To.Addr().Is6() {
+			require.Equal(t, []netip.AddrPort{netip.AddrPortFrom(pod, 30080)}, p.Direct)
+		}
+	}
+
+	leads, problems = lead(8080)
+	require.Len(t, leads, 4, "no node port")
+	require.Empty(t, problems)
+	delete(v.VIPs, coe.PortOnNodes("tcp", 30080))
+	leads, _ = lead(30080)
+	require.Len(t, leads, 4, "nodes do not lead to the service")
+	v = exposedView(func(s *coe.Service) { s.Ports = s.Ports[:1] })
+	v.Nodes = map[netip.Addr]*coe.Node{node1: {UID: "n", HostName: "node1", InternalIP: node1, SecondIP: netip.MustParseAddr("10.11.2.28")}}
+	e = v.Endpoints[0]
+	leads, _ = lead(30080)
+	require.Contains(t, leads, "10.11.2.28:30080", "a node reports the address of a pod")
 }
 
 // External addresses are exposed by the ports that the namespace has claimed, in the order of the services.

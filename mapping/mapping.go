@@ -172,6 +172,8 @@ type builder struct {
 	atGateways int
 	// clientNodes is the result of clients; nil until a service needs it.
 	clientNodes []netip.Addr
+	// furtherIPs has the addresses of nodes besides the first internal ones; nil until a service needs them.
+	furtherIPs map[netip.Addr]bool
 }
 
 type blockKey struct {

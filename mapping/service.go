@@ -334,6 +334,7 @@ func (b *builder) served(s *coe.Service, is4 bool, port coe.ServicePort, targets
 			number uint16
 			found  bool
 			from   *coe.Endpoints // that number and found were computed for
+			circle bool           // is reported
 		)
 		for i := range targets {
 			t := &targets[i]
@@ -350,11 +351,36 @@ func (b *builder) served(s *coe.Service, is4 bool, port coe.ServicePort, targets
 				b.serviceProblem(s, coe.NoPort, fmt.Sprintf(
 					"port %q: endpoint %s has no port for target-port %q; send a number, or endpoint-ports with that name",
 					port.Name, t.addr, port.TargetPort))
+			case b.mayCircle(port, netip.AddrPortFrom(t.addr, number)):
+				if !circle { // one problem is enough: there may be hundreds
+					b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
+						"port %q does not lead to endpoints such as %s: a port in --node-ports at a further address of a node can lead packets in a circle; use the first internal address of the node, or another port",
+						port.Name, netip.AddrPortFrom(t.addr, number)))
+				}
+				circle = true
 			case !yield(t, number):
 				return
 			}
 		}
 	}
+}
+
+// mayCircle reports whether an endpoint of a port with a node port may be a node port itself, at a further address of a
+// node. A packet to it leaves the network of the pods and is led to a service again, which may be the same one. At the
+// first internal address of a node it reaches the node by its management port, and is not led again.
+func (b *builder) mayCircle(port coe.ServicePort, endpoint netip.AddrPort) bool {
+	if port.NodePort == 0 || !b.VIPs[coe.PortOnNodes(port.Protocol, port.NodePort)] || !b.NodePorts.Contains(endpoint.Port()) {
+		return false
+	}
+	if b.furtherIPs == nil {
+		b.furtherIPs = map[netip.Addr]bool{}
+		for _, n := range b.Nodes {
+			for _, a := range n.FurtherIPs() {
+				b.furtherIPs[a] = b.Nodes[a] == nil
+			}
+		}
+	}
+	return b.furtherIPs[endpoint.Addr()] && b.pods[endpoint.Addr()] == nil
 }
 
 // portOf returns the port of the endpoints' addresses for a port of the service: the

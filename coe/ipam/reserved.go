@@ -141,8 +141,8 @@ func (r Ranges) Refuse(p dhcppool.Pool) error {
 func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
 	all := make(map[netip.Addr]*coe.Node, len(nodes))
 	for _, n := range nodes {
-		for _, a := range []netip.Addr{n.SecondIP, n.ExternalIP} {
-			if before := all[a]; a.IsValid() && (before == nil || n.Identity() < before.Identity()) {
+		for _, a := range n.FurtherIPs() {
+			if before := all[a]; before == nil || n.Identity() < before.Identity() {
 				all[a] = n // nodes behind one address share it
 			}
 		}
