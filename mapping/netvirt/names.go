@@ -104,6 +104,10 @@ func PortName(interfaceName, podUID string) string {
 	return string(name)
 }
 
+// NodePortName returns the name of a port of a node on its switch, of the form of PortName, by the name of the port in
+// the network. Only the OpenDaylight backend needs it. Agents know the same rule.
+func NodePortName(name string) string { return PortName(name, "") }
+
 func hash(s string) string {
 	sum := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(sum[:])

@@ -26,6 +26,12 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 		}
 	case netvirt.KindVPNInstance:
 		objects = c.decodeVPNInstance(objects, have)
+	case netvirt.KindNodeNetwork:
+		objects = decodeNetwork(objects, have)
+	case netvirt.KindManagementPort:
+		objects = decodeManagementPort(objects, have)
+	case netvirt.KindNodePort:
+		objects = decodeNodePort(objects, have)
 	case netvirt.KindACL:
 		objects = decodeAccessList(objects, have)
 	case netvirt.KindFloatingIP:
@@ -36,14 +42,22 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 	again, err := c.encode(u, objects, have)
 	for l, e := range have {
 		if e != nil && (err != nil || !same(e, again[l])) {
-			objects = damage(objects, l, u.name)
+			objects = damage(objects, l, u)
 		}
 	}
 	return objects
 }
 
 // damage replaces the main object of a damaged entry by one with the mark.
-func damage(objects []netvirt.Object, l int, name string) []netvirt.Object {
+func damage(objects []netvirt.Object, l int, u unit) []netvirt.Object {
+	name := u.name
+	switch {
+	case ofNode(u.kind):
+		return append(objects[:0], damagedPort(name))
+	case u.kind == netvirt.KindNodeNetwork:
+		prefix, _ := parseNetworkName(name)
+		return append(objects[:0], netvirt.NodeNetwork{Prefix: prefix, Transit: damagedMark})
+	}
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	switch l {
 	case elanInstances:
@@ -111,6 +125,12 @@ func isDamaged(o netvirt.Object) bool {
 		return o.Isolates == damagedMark
 	case netvirt.RemoteGroup:
 		return o.Namespace == damagedMark
+	case netvirt.NodeNetwork:
+		return o.Transit == damagedMark
+	case netvirt.ManagementPort:
+		return o.Chassis == damagedMark
+	case netvirt.NodePort:
+		return o.Chassis == damagedMark
 	}
 	return false
 }

@@ -19,6 +19,8 @@ type codec struct {
 	vpnOf func(namespace string) string
 	// transits holds the Transits by vpn-instance.
 	transits map[string]string
+	// networks holds the NodeNetworks by prefix.
+	networks map[netip.Prefix]netvirt.NodeNetwork
 	// isolates holds the direction in which an ACL isolates, by name; groups holds the
 	// RemoteGroups by name.
 	isolates map[string]netvirt.Direction
@@ -44,11 +46,21 @@ func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content
 		out[accessLists] = c.encodeAccessList(u, objects)
 	case netvirt.KindFloatingIP:
 		out[floatingIPs] = encodeFloatingIPs(u, objects)
+	case netvirt.KindNodeNetwork:
+		out[elanInstances] = encodeNetwork(objects)
+	case netvirt.KindManagementPort:
+		out = c.encodeManagementPort(objects)
+	case netvirt.KindNodePort:
+		out = encodeNodePort(objects)
 	default:
 		out, err = c.encodeInterface(u, objects, there)
 	}
 	for _, o := range objects {
-		if isDamaged(o) {
+		switch {
+		case !isDamaged(o):
+		case ofNode(u.kind):
+			out = there
+		default:
 			l := listOf(o.Key().Kind)
 			out[l] = there[l]
 		}

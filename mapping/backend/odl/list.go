@@ -64,7 +64,8 @@ const transitPrefix = "transit:"
 // unit identifies entries that are encoded and decoded together: all entries of one
 // interface, or one entry of another kind.
 type unit struct {
-	// kind is KindTransit, KindELANInstance, KindVPNInstance, KindACL, KindInterface or KindFloatingIP.
+	// kind is KindTransit, KindNodeNetwork, KindManagementPort, KindELANInstance, KindVPNInstance, KindNodePort, KindACL,
+	// KindInterface or KindFloatingIP.
 	// The list of a RemoteGroup has KindACL too.
 	kind netvirt.Kind
 	name string // the entries' key
@@ -78,6 +79,12 @@ func unitOf(o netvirt.Object) unit {
 	switch o := o.(type) {
 	case netvirt.Transit:
 		return unit{netvirt.KindTransit, transitPrefix + o.RouteTarget}
+	case netvirt.NodeNetwork:
+		return unit{netvirt.KindNodeNetwork, networkName(o.Prefix)}
+	case netvirt.ManagementPort:
+		return unit{netvirt.KindManagementPort, o.Name()}
+	case netvirt.NodePort:
+		return unit{netvirt.KindNodePort, o.Name()}
 	case netvirt.ELANInterface:
 		return unit{netvirt.KindInterface, o.Name}
 	case netvirt.MACEntry:
@@ -102,6 +109,9 @@ func unitOf(o netvirt.Object) unit {
 func unitAt(l int, key string) unit {
 	switch l {
 	case elanInstances:
+		if _, ok := parseNetworkName(key); ok {
+			return unit{netvirt.KindNodeNetwork, key}
+		}
 		return unit{netvirt.KindELANInstance, key}
 	case vpnInstances:
 		if strings.HasPrefix(key, transitPrefix) {
@@ -113,19 +123,24 @@ func unitAt(l int, key string) unit {
 	case floatingIPs:
 		return unit{netvirt.KindFloatingIP, key}
 	}
+	if _, namespace, ok := parseNodeName(key); ok && namespace == "" {
+		return unit{netvirt.KindManagementPort, key}
+	} else if ok {
+		return unit{netvirt.KindNodePort, key}
+	}
 	return unit{netvirt.KindInterface, key}
 }
 
 // listOf returns the list whose entries contain the objects of a kind.
 func listOf(k netvirt.Kind) int {
 	switch k {
-	case netvirt.KindELANInstance:
+	case netvirt.KindELANInstance, netvirt.KindNodeNetwork:
 		return elanInstances
 	case netvirt.KindTransit, netvirt.KindVPNInstance:
 		return vpnInstances
 	case netvirt.KindACL, netvirt.KindACE, netvirt.KindRemoteGroup:
 		return accessLists
-	case netvirt.KindInterface, netvirt.KindInterfaceACL:
+	case netvirt.KindInterface, netvirt.KindInterfaceACL, netvirt.KindManagementPort, netvirt.KindNodePort:
 		return interfaces
 	case netvirt.KindELANInterface, netvirt.KindMACEntry:
 		return elanInterfaces

@@ -2,6 +2,7 @@ package odl
 
 import (
 	"maps"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -27,7 +28,7 @@ func newMirror(f form) *mirror {
 	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[unit]bool{}, touched: map[unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
-		transits: map[string]string{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, subnets: newSubnets(nil),
+		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, subnets: newSubnets(nil),
 	}
 	return m
 }
@@ -49,6 +50,8 @@ func (m *mirror) put(u unit, l int, e entry) {
 		m.index(u.name, e != nil)
 	case netvirt.KindVPNInstance:
 		m.join(u.name, transitOf(e))
+	case netvirt.KindNodeNetwork:
+		m.putNetwork(u, e)
 	}
 }
 
@@ -74,7 +77,7 @@ func (m *mirror) use(u unit, was, now entry) {
 	}
 }
 
-// learn records what changes of an ACL or a RemoteGroup.
+// learn records what changes of an ACL, a RemoteGroup or a NodeNetwork.
 func (m *mirror) learn(c netvirt.Change) {
 	switch o := c.Object().(type) {
 	case netvirt.ACL:
@@ -86,6 +89,11 @@ func (m *mirror) learn(c netvirt.Change) {
 		delete(m.groups, o.Name)
 		if c.New != nil {
 			m.groups[o.Name] = o
+		}
+	case netvirt.NodeNetwork:
+		delete(m.networks, o.Prefix)
+		if c.New != nil {
+			m.networks[o.Prefix] = o
 		}
 	}
 }
@@ -105,6 +113,25 @@ func (m *mirror) join(vpn, transit string) {
 	} else {
 		m.transits[vpn] = transit
 	}
+}
+
+// putNetwork records the NodeNetwork of an entry, nil for none.
+func (m *mirror) putNetwork(u unit, e entry) {
+	prefix, _ := parseNetworkName(u.name)
+	delete(m.networks, prefix)
+	if o, ok := head[netvirt.NodeNetwork](decodeNetwork(nil, content{elanInstances: e})); ok && e != nil {
+		m.networks[prefix] = o
+	}
+}
+
+// managementPorts returns the ManagementPorts.
+func (m *mirror) managementPorts() (all []unit) {
+	for u := range m.units {
+		if u.kind == netvirt.KindManagementPort {
+			all = append(all, u)
+		}
+	}
+	return all
 }
 
 // members returns the interfaces of a vpn-instance.

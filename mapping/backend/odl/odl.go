@@ -176,7 +176,7 @@ func Limits() netvirt.Limits { return netvirt.Limits{NoSCTPPorts: true, NoLogs: 
 // leaves contain what they need of other kinds (subnet, service).
 func (b *Backend) Kinds() netvirt.KindSet {
 	return netvirt.NewKindSet(
-		netvirt.KindTransit, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface,
+		netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindNodePort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface,
 		netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency, netvirt.KindFloatingIP,
 		netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
 	)

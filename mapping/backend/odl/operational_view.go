@@ -30,7 +30,7 @@ func (v *view) involved(changes []netvirt.Change) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range changes {
 		o := cmp.Or(c.New, c.Old)
-		if u := unitOf(o); u.kind == netvirt.KindInterface {
+		if u := unitOf(o); u.kind == netvirt.KindInterface || ofNode(u.kind) {
 			all[u.name] = true
 		}
 		if vpn, ok := o.(netvirt.VPNInstance); ok {
@@ -56,16 +56,22 @@ func (v *view) lacks(o netvirt.Object) string {
 	case netvirt.VPNInstance:
 		return v.lacksVPN(o.Name)
 	case netvirt.ELANInstance:
-		if !v.elans[o.Name] {
-			return "OpenDaylight has not programmed it: it is not in elan-state"
-		}
+		return v.lacksELAN(o.Name)
+	case netvirt.NodeNetwork:
+		return v.lacksELAN(networkName(o.Prefix))
+	case netvirt.ManagementPort:
+		p := v.ports[o.Name()]
+		return cmp.Or(p.lacks(), p.lacksELAN(networkName(o.Network)), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)), noAddress))
+	case netvirt.NodePort:
+		p := v.ports[o.Name()]
+		return cmp.Or(p.lacks(), p.lacksELAN(o.ELAN))
 	case netvirt.Interface:
 		return v.ports[o.Name].lacks()
 	case netvirt.InterfaceACL:
 		return v.ports[o.Interface].lacks()
 	case netvirt.ELANInterface:
 		p := v.ports[o.Name]
-		return cmp.Or(p.lacks(), unless(p.elan == o.ELAN, "flows not programmed: elan-state does not have it in its elan-instance"))
+		return cmp.Or(p.lacks(), p.lacksELAN(o.ELAN))
 	case netvirt.MACEntry:
 		p := v.ports[o.Interface]
 		return cmp.Or(p.lacks(), unless(p.elan != "", "flows not programmed: elan-state does not have its interface"))
@@ -74,12 +80,22 @@ func (v *view) lacks(o netvirt.Object) string {
 		return cmp.Or(p.lacks(), v.lacksMembership(p, o.VPN))
 	case netvirt.Adjacency:
 		p := v.ports[o.Interface]
-		return cmp.Or(p.lacks(), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)),
-			"flows not programmed: vpn-interface-op-data does not have its address"))
+		return cmp.Or(p.lacks(), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)), noAddress))
 	case netvirt.FloatingIP:
 		return "OpenDaylight stores floating-ip-info and reports no status for it: its natservice programs it, which some releases lack"
 	}
 	return ""
+}
+
+// noAddress is what an address lacks that its vpn-interface does not have.
+const noAddress = "flows not programmed: vpn-interface-op-data does not have its address"
+
+func (v *view) lacksELAN(name string) string {
+	return unless(v.elans[name], "OpenDaylight has not programmed it: it is not in elan-state")
+}
+
+func (p port) lacksELAN(elan string) string {
+	return unless(p.elan == elan, "flows not programmed: elan-state does not have it in its elan-instance")
 }
 
 func (v *view) lacksVPN(name string) string {

@@ -33,6 +33,10 @@ func (c *codec) isOurs(u unit, have content) bool {
 	case netvirt.KindELANInstance:
 		_, _, err := netvirt.ParseELANName(u.name)
 		return err == nil && marked(have[elanInstances].(*elanInstance).Description)
+	case netvirt.KindNodeNetwork:
+		return marked(have[elanInstances].(*elanInstance).Description)
+	case netvirt.KindManagementPort, netvirt.KindNodePort:
+		return slices.ContainsFunc(have[:], carriesMark)
 	case netvirt.KindTransit, netvirt.KindVPNInstance:
 		if e, ok := have[vpnInstances].(*vpnInstance); ok {
 			return marked(e.Description)
@@ -53,6 +57,9 @@ func (c *codec) mayBeOurs(l int, e entry) bool {
 	u := unitAt(l, e.key())
 	if u.kind == netvirt.KindInterface {
 		return hasInterfaceForm(u.name)
+	}
+	if ofNode(u.kind) {
+		return true
 	}
 	var have content
 	have[l] = e

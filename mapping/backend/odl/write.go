@@ -51,6 +51,9 @@ func (o *operation) head() netvirt.Key {
 	if o.list == accessLists {
 		return o.of
 	}
+	if of, is := nodeKey(o.unit); is {
+		return of
+	}
 	kind := [listCount]netvirt.Kind{
 		netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindACL, netvirt.KindInterface, netvirt.KindELANInterface, netvirt.KindVPNInterface, netvirt.KindFloatingIP,
 	}[o.list]
@@ -177,6 +180,11 @@ func (w *write) drafts(changes []netvirt.Change) []*draft {
 				add(u, c)
 			}
 		}
+		if network, ok := c.New.(netvirt.NodeNetwork); ok && w.mirror.networks[network.Prefix] != network {
+			for _, u := range w.mirror.managementPorts() {
+				add(u, c)
+			}
+		}
 		for u := range w.mirror.users[c.Key()] {
 			add(u, c)
 		}
@@ -203,8 +211,11 @@ func (w *write) encode(lists *[listCount][]*operation, d *draft) {
 		}
 		o := &operation{unit: d.unit, list: l, entry: want[l], there: d.have[l] != nil, changes: d.changes}
 		for k, object := range d.objects {
-			if listOf(k.Kind) == l {
+			if listOf(k.Kind) == l || ofNode(k.Kind) {
 				o.refs = append(o.refs, object.Refs()...)
+			}
+			if ofNode(k.Kind) && l != interfaces {
+				o.refs = append(o.refs, k)
 			}
 		}
 		if l == accessLists {

@@ -1,0 +1,264 @@
+package odl
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// networkVNI is the segmentation-id of the elan-instance of a NodeNetwork. Elan-instances of namespaces have higher ones
+// (ipam.Config). It has 16 bits: with more, Netvirt fails when a member of an elan-instance on several switches is removed.
+const networkVNI = 65000
+
+// The names of entries of nodes. No namespace and no node has such a name.
+const (
+	networkPrefix    = "nodes:" // an elan-instance; the NodeNetwork's address, a dash and the length follow
+	nodePrefix       = "node:"
+	managementSuffix = ":management"
+	portInfix        = ":port:"
+)
+
+// networkName returns the name of the elan-instance of a NodeNetwork.
+func networkName(prefix netip.Prefix) string {
+	return fmt.Sprintf("%s%s-%d", networkPrefix, prefix.Addr(), prefix.Bits())
+}
+
+// parseNetworkName returns the Prefix of the NodeNetwork whose elan-instance has a name.
+func parseNetworkName(name string) (p netip.Prefix, ok bool) {
+	text, found := strings.CutPrefix(name, networkPrefix)
+	address, bits, split := strings.Cut(text, "-")
+	p, err := netip.ParsePrefix(address + "/" + bits)
+	return p, found && split && err == nil && networkName(p) == name
+}
+
+// parseNodeName returns the node of a ManagementPort or a NodePort by its name. namespace is empty for a ManagementPort.
+func parseNodeName(name string) (node netip.Addr, namespace string, ok bool) {
+	text, found := strings.CutPrefix(name, nodePrefix)
+	if !found {
+		return node, "", false
+	}
+	if at, is := strings.CutSuffix(text, managementSuffix); is {
+		node, err := netip.ParseAddr(at)
+		return node, "", err == nil && netvirt.ManagementPortName(node) == name
+	}
+	at, namespace, _ := strings.Cut(text, portInfix)
+	node, err := netip.ParseAddr(at)
+	return node, namespace, err == nil && namespace != "" && nodePortOf(node, namespace).Name() == name
+}
+
+func nodePortOf(node netip.Addr, namespace string) netvirt.NodePort {
+	return netvirt.NodePort{ELAN: netvirt.ELANName(node, namespace)}
+}
+
+// ofNode reports whether units of a kind are ports of nodes.
+func ofNode(k netvirt.Kind) bool { return k == netvirt.KindManagementPort || k == netvirt.KindNodePort }
+
+// damagedPort returns the object of a port of a node whose entries an external writer has changed.
+func damagedPort(name string) netvirt.Object {
+	node, namespace, _ := parseNodeName(name)
+	if namespace == "" {
+		return netvirt.ManagementPort{Node: node, Chassis: damagedMark}
+	}
+	port := nodePortOf(node, namespace)
+	port.Chassis = damagedMark
+	return port
+}
+
+// encodeNetwork returns the elan-instance of the management ports. Netvirt has no leaf for the other values.
+func encodeNetwork(objects []netvirt.Object) entry {
+	o, ok := head[netvirt.NodeNetwork](objects)
+	if !ok {
+		return nil
+	}
+	words := []word{{"gateway", o.Gateway.String()}, {"transit", o.Transit}}
+	if o.PrefixIPv6.IsValid() {
+		words = append(words, word{"ipv6", o.PrefixIPv6.String()}, word{"ipv6-gateway", o.GatewayIPv6.String()})
+	}
+	if o.OneWay {
+		words = append(words, word{"one-way", "true"})
+	}
+	if o.OnNode != "" {
+		words = append(words, word{"on-node", string(o.OnNode)})
+	}
+	return &elanInstance{
+		Name: networkName(o.Prefix), SegmentType: "elan:" + string(netvirt.SegmentVXLAN), SegmentationID: networkVNI, Description: describe(words...),
+	}
+}
+
+func decodeNetwork(objects []netvirt.Object, have content) []netvirt.Object {
+	e, ok := have[elanInstances].(*elanInstance)
+	if !ok {
+		return objects
+	}
+	o := netvirt.NodeNetwork{}
+	o.Prefix, _ = parseNetworkName(e.Name)
+	for name, value := range words(e.Description) {
+		switch name {
+		case "gateway":
+			o.Gateway, _ = netip.ParseAddr(value)
+		case "transit":
+			o.Transit = value
+		case "ipv6":
+			o.PrefixIPv6, _ = netip.ParsePrefix(value)
+		case "ipv6-gateway":
+			o.GatewayIPv6, _ = netip.ParseAddr(value)
+		case "one-way":
+			o.OneWay = value == "true"
+		case "on-node":
+			o.OnNode = netvirt.PrefixList(value)
+		}
+	}
+	return append(objects, o)
+}
+
+// encodeManagementPort returns the entries of a node's port in the NodeNetwork: it is a member of the network's
+// elan-instance and of the Transit's vpn-instance, which routes its addresses there.
+func (c *codec) encodeManagementPort(objects []netvirt.Object) (out content) {
+	o, ok := head[netvirt.ManagementPort](objects)
+	if !ok {
+		return out
+	}
+	network := c.networks[o.Network]
+	words := []word{{"network", o.Network.String()}, {"mac", o.MAC}}
+	if o.Chassis != "" {
+		words = append(words, word{"chassis", o.Chassis})
+	}
+	elan := networkName(o.Network)
+	macs := &elanInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
+	vpn := &vpnInterface{Name: o.Name(), moved: c.form != nested}
+	for _, family := range []struct {
+		prefix  string
+		at      netvirt.NodeAddresses
+		network netip.Prefix
+		gateway netip.Addr
+	}{
+		{"", netvirt.NodeAddresses{Address: o.Address, Service: o.ServiceAddress, Edge: o.EdgeAddress}, o.Network, network.Gateway},
+		{"ipv6-", o.IPv6, network.PrefixIPv6, network.GatewayIPv6},
+	} {
+		for _, a := range []struct {
+			name    string
+			address netip.Addr
+		}{{"address", family.at.Address}, {"service", family.at.Service}, {"edge", family.at.Edge}} {
+			if !a.address.IsValid() {
+				continue
+			}
+			words = append(words, word{family.prefix + a.name, a.address.String()})
+			vpn.Adjacencies = append(vpn.Adjacencies, adjacency{
+				Address: netip.PrefixFrom(a.address, a.address.BitLen()).String(), MAC: o.MAC, Type: primary,
+				SubnetID: c.subnets.id(subnet{elan, family.network}), Gateway: addressText(family.gateway),
+			})
+		}
+	}
+	vpn.VPNs = []vpnName{{transitPrefix + network.Transit, subnetType(true, o.IPv6.Address.IsValid())}}
+	vpn.normalize()
+	out[interfaces], out[elanInterfaces], out[vpnInterfaces] = nodeInterface(o.Name(), words), macs, vpn
+	return out
+}
+
+func addressText(a netip.Addr) string {
+	if !a.IsValid() {
+		return ""
+	}
+	return a.String()
+}
+
+// nodeInterface returns the interface of a port of a node. Its port has a name of the form that OpenDaylight knows on
+// every switch.
+func nodeInterface(name string, words []word) entry {
+	secured := false
+	return &ietfInterface{
+		Name: name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: netvirt.NodePortName(name),
+		Description: describe(words...), Secured: &secured,
+	}
+}
+
+func decodeManagementPort(objects []netvirt.Object, have content) []netvirt.Object {
+	e, ok := have[interfaces].(*ietfInterface)
+	if !ok {
+		return objects
+	}
+	o := netvirt.ManagementPort{}
+	o.Node, _, _ = parseNodeName(e.Name)
+	addresses := map[string]*netip.Addr{
+		"address": &o.Address, "service": &o.ServiceAddress, "edge": &o.EdgeAddress,
+		"ipv6-address": &o.IPv6.Address, "ipv6-service": &o.IPv6.Service, "ipv6-edge": &o.IPv6.Edge,
+	}
+	for name, value := range words(e.Description) {
+		switch to := addresses[name]; {
+		case to != nil:
+			*to, _ = netip.ParseAddr(value)
+		case name == "network":
+			o.Network, _ = netip.ParsePrefix(value)
+		case name == "mac":
+			o.MAC = value
+		case name == "chassis":
+			o.Chassis = value
+		}
+	}
+	return append(objects, o)
+}
+
+// encodeNodePort returns the entries of a node's port in an elan-instance. It is a member of no vpn-instance: pods of the
+// elan-instance are its neighbours.
+func encodeNodePort(objects []netvirt.Object) (out content) {
+	o, ok := head[netvirt.NodePort](objects)
+	if !ok {
+		return out
+	}
+	words := []word{{"mac", o.MAC}, {"vpn", o.VPN}}
+	add := func(name, value string, valid bool) {
+		if valid {
+			words = append(words, word{name, value})
+		}
+	}
+	add("chassis", o.Chassis, o.Chassis != "")
+	add("network", o.Network.String(), o.Network.IsValid())
+	add("ipv6", o.IPv6.String(), o.IPv6.IsValid())
+	add("ipv6-network", o.NetworkIPv6.String(), o.NetworkIPv6.IsValid())
+	out[interfaces] = nodeInterface(o.Name(), words)
+	out[elanInterfaces] = &elanInterface{
+		Name: o.Name(), ELAN: o.ELAN, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe(),
+	}
+	return out
+}
+
+func decodeNodePort(objects []netvirt.Object, have content) []netvirt.Object {
+	e, ok := have[interfaces].(*ietfInterface)
+	if !ok {
+		return objects
+	}
+	node, namespace, _ := parseNodeName(e.Name)
+	o := nodePortOf(node, namespace)
+	o.Address = node
+	for name, value := range words(e.Description) {
+		switch name {
+		case "mac":
+			o.MAC = value
+		case "vpn":
+			o.VPN = value
+		case "chassis":
+			o.Chassis = value
+		case "network":
+			o.Network, _ = netip.ParsePrefix(value)
+		case "ipv6":
+			o.IPv6, _ = netip.ParseAddr(value)
+		case "ipv6-network":
+			o.NetworkIPv6, _ = netip.ParsePrefix(value)
+		}
+	}
+	return append(objects, o)
+}
+
+// nodeKey returns the key of the only object of a unit of nodes; is is false for another unit.
+func nodeKey(u unit) (k netvirt.Key, is bool) {
+	switch u.kind {
+	case netvirt.KindNodeNetwork:
+		prefix, _ := parseNetworkName(u.name)
+		return netvirt.NodeNetwork{Prefix: prefix}.Key(), true
+	case netvirt.KindManagementPort, netvirt.KindNodePort:
+		return damagedPort(u.name).Key(), true
+	}
+	return k, false
+}
