@@ -11,7 +11,7 @@ import (
 
 // ExposedPort is a port on which every node answers for a service.
 type ExposedPort struct {
-	// Address is an external address of the service; zero for all IPv4 addresses of the nodes, :: for all IPv6
+	// Address is an external address of the service, or its cluster address; zero for all IPv4 addresses of the nodes, :: for all IPv6
 	// addresses. To, Endpoints and Direct are of the same family.
 	Address   netip.Addr `json:"address,omitzero"`
 	Protocol  string     `json:"protocol"` // "tcp", "udp", "sctp"

@@ -15,6 +15,9 @@ type Networks struct {
 	NodesIPv6 NodeNetwork `json:"nodes-ipv6,omitzero"`
 	// Isolated is set if nodes have a port in each of their elan-instances instead.
 	Isolated bool `json:"isolated,omitempty"`
+	// NodesBalance is set if nodes lead pods to services, because the network does not. Pods reach what is outside of the
+	// network by a port of their node in each elan-instance.
+	NodesBalance bool `json:"nodes-balance,omitempty"`
 	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
 	Pods     []netip.Prefix `json:"pods,omitempty"`
 	Services []netip.Prefix `json:"services,omitempty"`
@@ -85,7 +88,7 @@ func (n *Networks) IsolatesIPv6() bool {
 
 // Equal reports whether both are the same.
 func (n *Networks) Equal(o *Networks) bool {
-	return n.Nodes == o.Nodes && n.NodesIPv6 == o.NodesIPv6 && n.Isolated == o.Isolated && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
+	return n.Nodes == o.Nodes && n.NodesIPv6 == o.NodesIPv6 && n.Isolated == o.Isolated && n.NodesBalance == o.NodesBalance && slices.Equal(n.Pods, o.Pods) && slices.Equal(n.Services, o.Services) &&
 		slices.Equal(n.NoMasquerade, o.NoMasquerade) && slices.EqualFunc(n.Gateways, o.Gateways, NetworkGateway.Equal) &&
 		slices.Equal(n.HostPorts, o.HostPorts)
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // ExposedPorts returns the ports on which nodes answer for the services of a namespace: ports of nodes, of
-// external addresses, and of health checks. Like the model it is pure. Agents of nodes need it, and no
+// external addresses, of cluster addresses if nodes balance, and of health checks. Like the model it is pure. Agents of nodes need it, and no
 // backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	b := newBuilder(v, s, &mapped{}, nil)
@@ -34,10 +34,12 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 			service, of = e.service, b.exposedTargets(e.service, accepted)
 		}
 		p := b.exposedPort(e, of)
-		if direct+len(p.Direct) > coe.MaxDirectEndpoints {
-			p.Direct, p.Sticky = nil, false
+		if !b.nodesBalance() { // else nothing else leads to endpoints
+			if direct+len(p.Direct) > coe.MaxDirectEndpoints {
+				p.Direct, p.Sticky = nil, false
+			}
+			direct += len(p.Direct)
 		}
-		direct += len(p.Direct)
 		all = append(all, p)
 	}
 	return all
@@ -110,13 +112,15 @@ type exposedTargets struct {
 type portOfFamily struct {
 	coe.ServicePort
 	is4 bool
+	// cluster is set for a port of the cluster address, which can lead elsewhere.
+	cluster bool
 }
 
 func (b *builder) exposedTargets(s *coe.Service, targets []target) exposedTargets {
 	of := exposedTargets{
 		targets, map[netip.Addr][]target{}, map[portOfFamily]map[netip.Addr][]netip.AddrPort{}, map[portOfFamily][]netip.AddrPort{},
 	}
-	if !s.Local {
+	if !s.Local && (!s.InternalLocal || !b.nodesBalance()) {
 		return of
 	}
 	for _, t := range targets {
@@ -138,11 +142,15 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	if e.at.Address != netip.IPv4Unspecified() {
 		p.Address = e.at.Address
 	}
-	port := portOfFamily{e.port, e.to.Is4()}
+	port := portOfFamily{e.port, e.to.Is4(), e.cluster}
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
-	if p.Local = e.service.Local; p.Local {
+	p.Local = e.service.Local
+	if e.cluster {
+		p.Local = e.service.InternalLocal
+	}
+	if p.Local {
 		if _, known := of.local[port]; !known {
 			of.local[port] = b.endpointsByNode(e, of.byNode)
 		}
@@ -161,12 +169,20 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 // directEndpoints returns the endpoints of a port to which nodes lead clients themselves. There are none if an
 // endpoint is not a pod of the namespace: only OVN may lead to other addresses, which judges them like those that
 // pods send to. There are none either if there are too many, or if the place of a client decides on the endpoints of
-// the cluster address: such a service can exceed a limit of its own, and then leads nowhere.
+// the cluster address: such a service can exceed a limit of its own, and then leads nowhere. If nodes balance, nobody else
+// does: a cluster address leads to all endpoints, or as many as a node can have.
 func (b *builder) directEndpoints(e exposure, of exposedTargets) []netip.AddrPort {
-	if e.service.InternalLocal {
+	if e.service.InternalLocal && !b.nodesBalance() {
 		return nil
 	}
 	list := b.sortedEndpoints(e, of.all)
+	some := list[:min(len(list), coe.MaxExposedEndpoints)]
+	if e.cluster {
+		return some
+	}
+	if b.nodesBalance() {
+		list = some
+	}
 	if len(list) > coe.MaxExposedEndpoints || slices.ContainsFunc(list, func(a netip.AddrPort) bool { return b.pods[a.Addr()] == nil }) {
 		return nil
 	}
@@ -183,10 +199,11 @@ func (b *builder) sortedEndpoints(e exposure, targets []target) []netip.AddrPort
 // exposure is a port of a service that nodes answer on.
 type exposure struct {
 	service *coe.Service
-	at      coe.VIP    // a port of nodes at the unspecified address of a family, or of an external address
+	at      coe.VIP    // a port of nodes at the unspecified address of a family, of an external address, or of a cluster address
 	to      netip.Addr // the cluster address of the service, of the same family
 	port    coe.ServicePort
 	health  bool // nodes answer health checks themselves, and port is zero
+	cluster bool // at is a port of the cluster address
 }
 
 // exposures returns the node ports and the ports of external addresses that the namespace has claimed. A
@@ -199,8 +216,15 @@ func (b *builder) exposures() (all []exposure) {
 			continue
 		}
 		b.unreachable(s, to)
+		b.unserved6(s)
 		if len(to) == 0 {
 			continue
+		}
+		for e := range b.clusterPortsOf(s, to) {
+			if owners[e.at] == nil { // the mapping of services reports others
+				owners[e.at] = s
+				all = append(all, e)
+			}
 		}
 		for e := range b.nodePortsOf(s) {
 			if owner := owners[e.at]; owner != nil {
@@ -246,6 +270,32 @@ func (e exposure) inFamilies(to []netip.Addr) (all []exposure) {
 		all = append(all, e)
 	}
 	return all
+}
+
+// unserved6 reports that nobody reaches the IPv6 cluster addresses of a service, if nodes balance: they lead to services of
+// IPv4 only.
+func (b *builder) unserved6(s *coe.Service) {
+	if i := slices.IndexFunc(b.clusterAddresses(s), netip.Addr.Is6); i >= 0 && b.nodesBalance() {
+		b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
+			"nobody reaches its cluster address %s: on OpenDaylight nodes lead to services of IPv4 only", b.clusterAddresses(s)[i]))
+	}
+}
+
+// clusterPortsOf returns the ports of a service at its cluster addresses, if nodes balance.
+func (b *builder) clusterPortsOf(s *coe.Service, to []netip.Addr) iter.Seq[exposure] {
+	return func(yield func(exposure) bool) {
+		if !b.nodesBalance() {
+			return
+		}
+		for _, a := range to {
+			for _, p := range s.Ports {
+				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
+				if p.Port != 0 && !yield(exposure{service: s, at: at, to: a, port: p, cluster: true}) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // nodePortsOf returns the claimed node ports of a service, without a family.

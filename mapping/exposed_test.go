@@ -552,3 +552,45 @@ func TestPortsThatAreNotExposed(t *testing.T) {
 	require.Contains(t, message, "node port tcp 30080 belongs to service web")
 	require.Len(t, mapping.ExposedPorts(both, exposing()), 2)
 }
+
+// TestClusterAddresses: if nodes balance, they lead to cluster addresses too, with all endpoints that serve.
+func TestClusterAddresses(t *testing.T) {
+	balanced := exposing()
+	balanced.Limits.NodesBalance, balanced.Limits.NoPlaces = true, true
+	v := exposedView(func(*coe.Service) {})
+	all := mapping.ExposedPorts(v, balanced)
+	require.Len(t, all, 5)
+	to := netip.MustParseAddrPort
+	require.Equal(t, coe.ExposedPort{
+		Address: netip.MustParseAddr("10.96.0.20"), Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: to("10.96.0.20:80"),
+		Direct: []netip.AddrPort{to("10.11.2.28:8080"), to("172.30.1.9:8080")},
+	}, all[0], "an endpoint that is not a pod too")
+	require.Equal(t, "tcp/9/10.96.0.20", all[2].Name())
+	require.Empty(t, all[2].Direct, "a port without endpoints is refused")
+	require.Equal(t, uint16(30080), all[3].Port)
+
+	v = exposedView(func(*coe.Service) {})
+	v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = nil, nil
+	for n := range coe.MaxExposedEndpoints + 1 {
+		pod := netip.AddrFrom4([4]byte{10, 11, 3, byte(n)})
+		addPod(&v, fmt.Sprintf("pod-%03d", n), fmt.Sprintf("many%d", n), pod.String())
+		v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, pod)
+	}
+	all = mapping.ExposedPorts(v, balanced)
+	require.Len(t, all[0].Direct, coe.MaxExposedEndpoints)
+	require.Len(t, all[3].Direct, coe.MaxExposedEndpoints, "a node port does not lead nowhere")
+
+	v = exposedView(func(s *coe.Service) { s.InternalLocal = true })
+	all = mapping.ExposedPorts(v, balanced)
+	require.True(t, all[0].Local)
+	require.Equal(t, map[netip.Addr][]netip.AddrPort{v.Leases[0].Node: {to("10.11.2.28:8080")}}, all[0].Endpoints)
+	require.False(t, all[3].Local, "internalTrafficPolicy is about the cluster address")
+	m, problems := mapping.Map(v, balanced)
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].Message, "nobody reaches its cluster address fd00:96::1")
+	port, is := m[netvirt.NodePort{ELAN: netvirt.ELANName(v.Leases[0].Node, v.Namespace)}.Key()].(netvirt.NodePort)
+	require.True(t, is, "the node is a neighbour of its pods")
+	require.Empty(t, port.Addresses(), "and no route leads there")
+	m, _ = mapping.Map(v, exposing())
+	require.NotContains(t, m, port.Key())
+}

@@ -45,6 +45,9 @@ type Settings struct {
 	External netvirt.PrefixList
 }
 
+// nodesBalance reports whether nodes lead pods to services.
+func (s Settings) nodesBalance() bool { return s.ManagementPorts && s.Limits.NodesBalance }
+
 // servesNodePorts reports whether nodes answer on node ports of services.
 func (s Settings) servesNodePorts() bool { return s.NodePorts != coe.PortRange{} }
 

@@ -286,7 +286,7 @@ func (b *builder) withoutPlaces(s *coe.Service) (out coe.Ignored) {
 	if !b.Limits.NoPlaces {
 		return 0
 	}
-	if s.InternalLocal {
+	if s.InternalLocal && !b.nodesBalance() {
 		out |= coe.InternalPolicyLocal
 	}
 	if s.Distributes {

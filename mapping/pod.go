@@ -192,16 +192,20 @@ func elanInstance(e *elan) netvirt.ELANInstance {
 }
 
 // nodePorts gives each node a port in its elan-instance, if the namespace is isolated. It has an address in each
-// family that pods have.
+// family that pods have. If nodes balance, it is the way of pods to services and to what is outside, and has no network.
 func (b *builder) nodePorts() {
-	if !b.Isolated() {
+	if !b.Isolated() && !b.nodesBalance() {
 		return
 	}
 	for node, e := range b.elans {
-		if e.first == nil {
+		if e.first == nil || !b.Isolated() && e.node == nil { // a node that is not known has no management port
 			continue
 		}
 		port := netvirt.NodePort{ELAN: e.name, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis()}
+		if !b.Isolated() {
+			b.rest.Add(port)
+			continue
+		}
 		if block := e.gatewayFor(node); block != nil {
 			port.Network = block.Prefix
 		}

@@ -82,6 +82,7 @@ func limits(cfg BackendConfig, kinds netvirt.KindSet) (l netvirt.Limits) {
 		l = odl.Limits()
 	}
 	l.NoACLs, l.NoPlaces = !kinds.Has(netvirt.KindACL), !kinds.Has(netvirt.KindServiceVIP)
+	l.NodesBalance = kinds.Has(netvirt.KindNodePort) && !kinds.Has(netvirt.KindServiceVIP)
 	l.NoGateways = !kinds.Has(netvirt.KindGateway)
 	return l
 }

@@ -152,7 +152,8 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	for _, address := range r.Addresses {
 		p.pair.Addresses = append(p.pair.Addresses, address.Prefix())
 	}
-	p.pair.Routes = at.routes(r, a.podRanges())
+	place, _, _ := a.cfg.Uplink.Place()
+	p.pair.Routes, p.pair.Neighbours = byNode(at.routes(r, podRanges(place, a.cfg.Confirmed)), place, a.cfg.Confirmed, r.Addresses)
 	if p.pair.MTU == 0 {
 		if p.pair.MTU, err = MTU(ctx, a.cfg.Switch, a.cfg.Node); err != nil {
 			return plan{}, err

@@ -31,6 +31,43 @@ func (at *attachment) routes(r *uplink.Record, ranges []netip.Prefix) []links.Ro
 	return all
 }
 
+// byNode changes the routes of a pod whose node has ports in the elan-instances of pods. With OpenDaylight these make the
+// node a neighbour of the pod.
+//
+// namespaces    routes
+// isolated      a further one to the node, if openDaylight
+// joined        the default route leads by the node, if the place has a WayOut; those to pods and nodes stay with the gateway
+//
+// A link without a default route stays as it is: a pod can have several links.
+func byNode(all []links.Route, place *uplink.Place, openDaylight bool, addresses []uplink.Address) ([]links.Route, []links.Neighbour) {
+	isDefault := func(r links.Route) bool { return r.Destination == everywhere4 }
+	if place == nil || !place.Address.Is4() || !openDaylight || !place.Isolated && place.WayOut == nil || !slices.ContainsFunc(all, isDefault) {
+		return all, nil
+	}
+	mac := place.MAC
+	if place.WayOut != nil {
+		mac = place.WayOut.MAC
+	}
+	node := []links.Neighbour{{Address: place.Address, MAC: mac}}
+	direct := links.Route{Destination: netip.PrefixFrom(place.Address, place.Address.BitLen())}
+	if place.Isolated {
+		return append([]links.Route{direct}, all...), node
+	}
+	inside := append(slices.Clone(place.Pods), netip.PrefixFrom(place.Address, place.Length).Masked())
+	out := []links.Route{direct}
+	for _, r := range all {
+		if !isDefault(r) {
+			out = append(out, r)
+			continue
+		}
+		out = append(out, routesTo(inside, r.Gateway, addresses)...)
+		out = append(out, links.Route{Destination: everywhere4, Gateway: place.Address})
+	}
+	return out, node
+}
+
+var everywhere4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+
 // routesTo returns routes through a gateway to the ranges of its family, without the
 // ranges inside the subnets of addresses.
 func routesTo(ranges []netip.Prefix, gateway netip.Addr, addresses []uplink.Address) []links.Route {
@@ -44,9 +81,9 @@ func routesTo(ranges []netip.Prefix, gateway netip.Addr, addresses []uplink.Addr
 	return all
 }
 
-// podRanges returns the address ranges of pods that the bridge has reported.
-func (a *Agent) podRanges() []netip.Prefix {
-	if place, _, _ := a.cfg.Uplink.Place(); place != nil {
+// podRanges returns the address ranges of pods that the bridge has reported, for links without a default route.
+func podRanges(place *uplink.Place, openDaylight bool) []netip.Prefix {
+	if place != nil && !openDaylight { // there the link with the default route has routes to them
 		return place.Pods
 	}
 	return nil

@@ -35,6 +35,8 @@ type Pair struct {
 	MTU       int
 	Addresses []netip.Prefix
 	Routes    []Route // a route comes after the routes that it needs
+	// Neighbours are the neighbours of the pod whose MAC addresses it need not ask for.
+	Neighbours []Neighbour
 	// Settings is where the network settings of the pod are written; empty means
 	// DefaultSettings.
 	Settings Settings
@@ -47,6 +49,12 @@ type Pair struct {
 type Route struct {
 	Destination netip.Prefix
 	Gateway     netip.Addr // zero: directly connected
+}
+
+// Neighbour is an address that is directly connected to a link of a pod.
+type Neighbour struct {
+	Address netip.Addr
+	MAC     string
 }
 
 // DefaultRoutes returns a default route through gateway, with a route to the gateway if
@@ -162,6 +170,11 @@ func (p Pair) configure() error {
 		if err := h.LinkSetUp(link); err != nil {
 			return fmt.Errorf("set the link up: %w", err)
 		}
+		for _, n := range p.Neighbours {
+			if err := addNeighbour(h, link, n); err != nil {
+				return err
+			}
+		}
 		for _, r := range p.Routes {
 			if err := addRoute(h, link, r); err != nil {
 				return err
@@ -178,6 +191,19 @@ func addAddress(h *netlink.Handle, link netlink.Link, a netip.Prefix) error {
 	}
 	if err := h.AddrReplace(link, address); err != nil {
 		return fmt.Errorf("add address %s: %w", a, err)
+	}
+	return nil
+}
+
+func addNeighbour(h *netlink.Handle, link netlink.Link, n Neighbour) error {
+	mac, err := net.ParseMAC(n.MAC)
+	if err == nil {
+		err = h.NeighSet(&netlink.Neigh{
+			LinkIndex: link.Attrs().Index, Family: family(n.Address), State: netlink.NUD_PERMANENT, IP: n.Address.AsSlice(), HardwareAddr: mac,
+		})
+	}
+	if err != nil {
+		return fmt.Errorf("add neighbour %s with MAC address %s: %w", n.Address, n.MAC, err)
 	}
 	return nil
 }
@@ -209,4 +235,11 @@ func At(ns netns.NsHandle, f func(*netlink.Handle) error) error {
 	}
 	defer h.Close()
 	return f(h)
+}
+
+func family(a netip.Addr) int {
+	if a.Is4() {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
 }

@@ -70,7 +70,7 @@ func (n *Node) AwaitHostPorts(ctx context.Context) error {
 // ServesHostPorts reports whether the node answers on host ports of pods, as far as it knows.
 func (n *Node) ServesHostPorts() bool {
 	place, _, _ := n.cfg.Uplink.Place()
-	return place != nil && !n.cfg.Disabled && !place.Isolated && len(place.HostPorts) > 0
+	return place != nil && !place.Isolated && len(place.HostPorts) > 0
 }
 
 // CheckHostPorts returns why a pod with addresses must not have host ports: one is not allowed, leads nowhere, its

@@ -43,11 +43,10 @@ type Config struct {
 	Settings links.Settings
 	// MTU returns the MTU of pod links.
 	MTU func(context.Context) (int, error)
-	// Disabled keeps the node without a place, whatever the bridge reports: for networks
-	// that OpenDaylight programs.
-	Disabled bool
-	Log      *slog.Logger
-	Registry prometheus.Registerer
+	// OpenDaylight is set if OpenDaylight programs the switch: it recognises ports by names of one form.
+	OpenDaylight bool
+	Log          *slog.Logger
+	Registry     prometheus.Registerer
 }
 
 const (
@@ -110,21 +109,14 @@ type Node struct {
 func New(cfg Config) *Node {
 	return &Node{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
-		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: egressLink + "*"}),
+		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
 		hosts: hostPorts{requests: make(chan chan<- error)},
 	}
 }
 
-// Run keeps the node connected until ctx is done, and then leaves everything in place. If
-// the Node is disabled, Run removes what an earlier one has created, and returns.
+// Run keeps the node connected until ctx is done, and then leaves everything in place.
 func (n *Node) Run(ctx context.Context) {
-	if n.cfg.Disabled {
-		for ctx.Err() == nil && n.synced(ctx, nil) > 0 {
-			pause(ctx, retryAfter)
-		}
-		return
-	}
 	defer func() {
 		if err := n.health.Close(); err != nil {
 			n.log.Warn("could not end the health checks of load balancers", "err", err)
@@ -142,6 +134,9 @@ func (n *Node) Run(ctx context.Context) {
 	defer stop()
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
+		if place != nil && n.cfg.OpenDaylight && !place.Isolated && place.WayOut == nil {
+			place = nil // the bridge still serves OVN, or is of an earlier version
+		}
 		e.told, e.services = told, n.cfg.Uplink.ServicesChanged()
 		n.hosts.failure = errors.New("the node is not connected to the pod network")
 		var again time.Duration
@@ -311,17 +306,21 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	case !leads(place):
 		n.ports.Replace(nil)
 	case c.All:
-		all := make([]nodeports.Port, len(c.Put))
-		for i, e := range c.Put {
-			all[i] = exposedPort(e, place)
+		all := make([]nodeports.Port, 0, len(c.Put))
+		for _, e := range c.Put {
+			if routes(place, e) {
+				all = append(all, n.exposedPort(e, place))
+			}
 		}
 		n.ports.Replace(all)
 	default:
 		for _, e := range c.Gone {
-			n.ports.Remove(exposedPort(e, place))
+			n.ports.Remove(n.exposedPort(e, place))
 		}
 		for _, e := range c.Put {
-			n.ports.Put(exposedPort(e, place))
+			if routes(place, e) {
+				n.ports.Put(n.exposedPort(e, place))
+			}
 		}
 	}
 	return c.Nodes, true
@@ -372,6 +371,7 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 	}
 	hosts, unread := n.hosts.are, n.hosts.unread
 	at := placeOfPorts(place)
+	at.Balances = n.balances(place)
 	if n.lacksIPv6.Load() || !n.ruledIPv6 {
 		at.IPv6 = nodeports.Addresses{}
 	}
@@ -417,13 +417,4 @@ func (n *Node) logUnreached(pods []string) {
 		n.log.Warn("the node and some of its pods do not reach each other", "pods", pods)
 	}
 	n.unreached = pods
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
 }

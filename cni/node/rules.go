@@ -35,6 +35,7 @@ const (
 	egressMarks    = "egress-marks"
 	egressOwn      = "egress-own"
 	noForward      = "no-forward"
+	noService      = "no-service"
 )
 
 // egressStale is a set of connections.
@@ -63,21 +64,34 @@ type rule struct {
 // rules returns the rules of the node.
 func (w wanted) rules() []rule {
 	if w.isolated {
-		return slices.Concat(podRules(), isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere))
+		return slices.Concat(w.podRules(), isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere))
 	}
-	return slices.Concat(podRules(), w.managementRules(), w.egressRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
+	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
+	if w.balances {
+		all = slices.Concat(all, databaseRules(linkPrefix+"*", w.databases, databasesHere, databasesThere))
+	}
+	return all
 }
 
 // podRules returns the rules that drop packets from the links of pods, to the node and through it. Only
 // beside the userspace datapath of Open vSwitch does the kernel see them, if a pod sends them to the MAC
 // address of its link's other end. OVN has not judged them: they would bypass policies, and the rules for
 // traffic that comes through the switch.
-func podRules() []rule {
+//
+// With OpenDaylight the router has the MAC address of the port, so the kernel sees all packets to the router, of pods
+// and of the node.
+func (w wanted) podRules() []rule {
 	drop := slices.Concat(inByGroup(links.Group), dropped())
-	return []rule{
+	all := []rule{
 		{tableBoth(), ownPods, "from links of pods only through OVN", drop},
 		{tableBoth(), noForward, "from links of pods only through OVN", drop},
 	}
+	if w.ofPorts {
+		drop := slices.Concat(inByGroup(group), dropped())
+		all = append(all, rule{tableBoth(), ownPods, "from ports of the node only through the switch", drop},
+			rule{tableBoth(), noForward, "from ports of the node only through the switch", drop})
+	}
+	return all
 }
 
 // dropped counts packets and drops them.
@@ -125,14 +139,42 @@ func isolatedRules() []rule {
 // no-return  rejects traffic of others to services while the node has no edge address, and drops
 //
 //	packets that come from elsewhere with an address of a node.
+//
+// If pods send to services by links of their namespaces, the node has translated what it leads to services. So nothing
+// behind the management port has a cluster address:
+//
+// no-return   refuses packets to cluster addresses, with ICMP port unreachable.
+//
+// no-service  does the same with packets of the node's programs.
 func (w wanted) managementRules() (all []rule) {
 	for _, f := range w.families() {
-		all = append(all, f.managementRules()...)
+		if w.balances {
+			all = append(all, f.refused()...)
+			all = append(all, f.outside(linkPrefix+"*")...)
+		} else {
+			all = append(all, f.toServices()...)
+			all = append(all, f.outside(linkName)...)
+		}
+		all = append(all, f.byManagement()...)
 	}
 	return all
 }
 
-func (f *family) managementRules() (all []rule) {
+// refused returns the rules that refuse packets to cluster addresses.
+func (f *family) refused() (all []rule) {
+	for _, to := range f.services {
+		refuse := slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), []expr.Any{
+			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable},
+		})
+		for _, chain := range []string{noReturn, noService} {
+			all = append(all, rule{f.table(), chain, fmt.Sprintf("to services %s: nobody serves", to), refuse})
+		}
+	}
+	return all
+}
+
+// toServices returns the rules for packets that the network leads to services.
+func (f *family) toServices() (all []rule) {
 	table := f.table()
 	for _, to := range f.services {
 		all = append(all, rule{
@@ -151,26 +193,37 @@ func (f *family) managementRules() (all []rule) {
 			})
 		}
 	}
-	for _, to := range f.routed {
-		all = append(all, rule{
-			table, wayOut, fmt.Sprintf("from %s to %s with the address of the pod", linkName, to),
-			slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
-		})
-	}
 	if f.source.Is6() {
 		all = append(all, f.forged()...)
 	}
+	return all
+}
+
+// outside returns the rules for the source of packets of pods that leave the cluster, which come in by links.
+func (f *family) outside(links string) (all []rule) {
+	for _, to := range f.routed {
+		all = append(all, rule{
+			f.table(), wayOut, fmt.Sprintf("from %s to %s with the address of the pod", links, to),
+			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
+		})
+	}
 	return append(all, rule{
-		table, wayOut, fmt.Sprintf("from %s through other links with the address of the node", linkName),
-		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
-	}, rule{
+		f.table(), wayOut, fmt.Sprintf("from %s through other links with the address of the node", links),
+		slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
+	})
+}
+
+// byManagement returns the rules for packets by the management port that hold for all networks.
+func (f *family) byManagement() []rule {
+	table := f.table()
+	return []rule{{
 		table, noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
 		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), reject(table)),
-	}, rule{
+	}, {
 		table, noReturn, fmt.Sprintf("from nodes %s to pods only by %s", f.nodes, linkName),
 		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq), source(f.nodes),
 			[]expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
-	})
+	}}
 }
 
 // forged returns rules that drop packets to the pod network that come from elsewhere with an address of the node, or
@@ -316,7 +369,11 @@ func (w wanted) chains() []*nftables.Chain {
 	}
 	all := w.egressChains()
 	for _, f := range w.families() {
-		all = append(all, filter(f.table(), noReturn, nftables.ChainHookForward), &nftables.Chain{
+		all = append(all, filter(f.table(), noReturn, nftables.ChainHookForward))
+		if w.balances {
+			all = append(all, filter(f.table(), noService, nftables.ChainHookOutput))
+		}
+		all = append(all, &nftables.Chain{
 			Table: f.table(), Name: wayOut, Type: nftables.ChainTypeNAT,
 			Hooknum: nftables.ChainHookPostrouting, Priority: nftables.ChainPriorityNATSource,
 		})
@@ -394,8 +451,8 @@ func sameChain(a, b *nftables.Chain) bool {
 
 const register = 1
 
-// hostUnreachable is the code of ICMP host unreachable, and addressUnreachable that of ICMPv6 address unreachable.
-const hostUnreachable, addressUnreachable = 1, 3
+// The codes of ICMP host unreachable and port unreachable, and of ICMPv6 address unreachable.
+const hostUnreachable, portUnreachable, addressUnreachable = 1, 3, 3
 
 // inBy and outBy match packets by the name of their link. A name that ends in * matches every
 // name that begins so.

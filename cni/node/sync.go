@@ -120,8 +120,15 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 			return wanted{}, err
 		}
 	}
-	w, err := newWanted(n.usable(ctx, place, mtu), n.cfg.Uplink.Records(), routed)
+	fit := *n.usable(ctx, place, mtu)
+	if !n.balances(place) {
+		fit.WayOut = nil
+	}
+	w, err := newWanted(&fit, n.cfg.Uplink.Records(), routed)
 	w.mtu = mtu
+	if n.cfg.OpenDaylight {
+		w.namePorts()
+	}
 	if err == nil && part != nil {
 		err = w.addEgress(part)
 	}

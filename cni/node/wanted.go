@@ -28,20 +28,32 @@ const (
 	egressPort = "coeg"
 )
 
-// The prefixes of the names of links in isolated namespaces.
+// The prefixes of the names of links in namespaces: isolated ones, or all if pods send to services by them.
 const (
 	linkPrefix = "coe-"
 	portPrefix = "coep"
 )
 
+// furtherLinks returns the names of the links beside the management port by which packets of pods come in.
+func furtherLinks(openDaylight bool) string {
+	if openDaylight {
+		return linkPrefix + "*"
+	}
+	return egressLink + "*"
+}
+
 // wanted is the wanted state of the node.
 type wanted struct {
 	isolated bool
-	pairs    []pair           // sorted by link
-	mac      net.HardwareAddr // of pairs, except pairs of egress addresses
-	ipv4     family
-	ipv6     family
-	egress   []egressWay // sorted by link
+	// balances: pods send to services, and to what is outside the network, by the links of their namespaces.
+	balances bool
+	// ofPorts: the router of the network has the MAC addresses of ports of the switch.
+	ofPorts bool
+	pairs   []pair           // sorted by link
+	mac     net.HardwareAddr // of pairs, except pairs of egress addresses
+	ipv4    family
+	ipv6    family
+	egress  []egressWay // sorted by link
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
 
@@ -102,13 +114,16 @@ type route struct {
 // newWanted returns the wanted state of a node with interfaces. routed has the link of each
 // address that the node routes singly now.
 func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) (w wanted, err error) {
-	w = wanted{isolated: p.Isolated}
+	w = wanted{isolated: p.Isolated, balances: p.WayOut != nil}
 	if w.mac, err = net.ParseMAC(p.MAC); err != nil || len(w.mac) != 6 {
 		return w, fmt.Errorf("node-changed from the bridge: MAC address %q: want six octets", p.MAC)
 	}
 	switch {
 	case !p.Isolated:
-		return w, w.addManagement(p)
+		if err := w.addManagement(p); err != nil || p.WayOut == nil {
+			return w, err
+		}
+		return w, w.addWaysOut(p, interfaces)
 	case !p.Address.IsValid():
 		return w, fmt.Errorf("node-changed from the bridge: address %q is invalid", p.Address)
 	}
@@ -134,6 +149,36 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 	}
 	w.pairs = []pair{management}
 	return nil
+}
+
+// addWaysOut adds a pair for each namespace with interfaces on the node. The kernel takes packets from the pods by it,
+// although they are routed to the management port: so the link is loose, and needs an address.
+func (w *wanted) addWaysOut(p *uplink.Place, interfaces map[string]*uplink.Record) error {
+	mac, err := net.ParseMAC(p.WayOut.MAC)
+	if err != nil || len(mac) != 6 {
+		return fmt.Errorf("node-changed from the bridge: MAC address %q: want six octets", p.WayOut.MAC)
+	}
+	namespaces := map[string]bool{}
+	for _, r := range interfaces {
+		if !namespaces[r.Namespace] {
+			namespaces[r.Namespace] = true
+			w.pairs = append(w.pairs, pair{
+				link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: mac, addresses: []netip.Addr{p.Address}, loose: true,
+			})
+		}
+	}
+	slices.SortFunc(w.pairs, func(a, b pair) int { return cmp.Compare(a.link, b.link) })
+	return nil
+}
+
+// namePorts gives the ports in the switch names of the form that OpenDaylight recognises on every switch: tap, and ten
+// digits of a hash of the iface-id (see the module coe-agent).
+func (w *wanted) namePorts() {
+	w.ofPorts = true
+	for i := range w.pairs {
+		sum := sha256.Sum256([]byte(w.pairs[i].iface + "\x00"))
+		w.pairs[i].port = fmt.Sprintf("tap%x-%x", sum[:4], sum[4:5])
+	}
 }
 
 // addFamily adds the addresses and routes of one family to the pair of the management port. The service address and the
@@ -239,8 +284,18 @@ func ofIPv4(p *uplink.Place) uplink.PlaceAddresses {
 	return uplink.PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
 }
 
+// balances reports whether the node leads its pods to services. While a cluster moves from OVN to OpenDaylight, nodes with OVN
+// get the ports for that too.
+func (n *Node) balances(place *uplink.Place) bool { return n.cfg.OpenDaylight && place.WayOut != nil }
+
+// routes reports whether the node may lead to a port. A cluster address must be in a range of services: a tenant could claim
+// any other address, and get what nodes send there.
+func routes(place *uplink.Place, e *uplink.ExposedPort) bool {
+	return e.External != e.Address || slices.ContainsFunc(place.Services, func(p netip.Prefix) bool { return p.Contains(e.Address) })
+}
+
 // exposedPort returns a port on which a node answers for a service.
-func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
+func (n *Node) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	p := nodeports.Port{
 		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Sticky: e.Sticky,
 		Restricted: e.Restricted, Sources: e.Sources,
@@ -255,7 +310,7 @@ func exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	for _, to := range e.Endpoints {
 		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
 	}
-	if !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
+	if !n.balances(place) && !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
 		p.Endpoints = nil // the pod network knows the way, and pods must not reach ports of databases through the node
 	}
 	return p

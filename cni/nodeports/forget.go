@@ -156,6 +156,9 @@ func (t *table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
 // the node, and a pod that asks an external address.
 func (t *table) toService(at portKey, client net.IP, own addresses) bool {
+	if t.balances {
+		return false
+	}
 	from, _ := netip.AddrFromSlice(client)
 	return own.has(client) || at.address != t.family.every && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
 }

@@ -34,7 +34,8 @@ const MaxEndpoints = 64
 
 // Port is a port on which the node answers for a service. All its addresses are of one family.
 type Port struct {
-	// Address is an external address of the service; unspecified for every address of the node of its family.
+	// Address is an external address of the service, or its cluster address; unspecified for every address of the node of its
+	// family.
 	Address  netip.Addr
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
@@ -80,6 +81,9 @@ type Place struct {
 	Inside []netip.Prefix
 	// HostPorts is set if pods may have host ports: only then the tables have rules for them.
 	HostPorts bool
+	// Balances is set if the pod network does not balance. Then all clients are led to endpoints, also programs of the node,
+	// and pods that ask a cluster address.
+	Balances bool
 }
 
 // Addresses are what a node needs to know of the pod network in one family.
@@ -250,7 +254,7 @@ func (t *Table) Sync(place Place, at Hosts, nodes []netip.Addr) (changed bool, e
 			one.putHosts(at.Ports)
 		}
 		one.putNodes(nodes)
-		one.move(addresses, place.Inside, place.HostPorts)
+		one.move(addresses, place.Inside, place.HostPorts, place.Balances)
 	}
 	changed, err = t.sync(at.Unknown)
 	for _, one := range t.tables {

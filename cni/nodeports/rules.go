@@ -20,6 +20,7 @@ const (
 	arriving  = "arriving"
 	leaving   = "leaving"
 	own       = "own"
+	ownOnNode = "own-on-node"
 	onNode    = "on-node"
 	onAddress = "on-address"
 	loopback  = "loopback"
@@ -155,6 +156,9 @@ func (t *table) ownChains() []chain {
 		},
 	}
 	all = append(all, f.refusing()...)
+	if t.balances {
+		all = t.balanceAll(all)
+	}
 	if t.hostPorts {
 		all = t.withHostPorts(all)
 	}
@@ -163,21 +167,66 @@ func (t *table) ownChains() []chain {
 	return all
 }
 
+// balanceAll changes the rules for a pod network that does not balance: no client is led to a cluster address. The
+// endpoints on other nodes count even if nobody keeps them current, as with kube-proxy.
+func (t *table) balanceAll(all []chain) []chain {
+	f := t.family
+	restricted := rule{"from other sources not to restricted ports", f.fromOtherSources()}
+	toOwn := slices.Concat(f.notLoopback(), f.toNode(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: ownOnNode}})
+	for i := range all {
+		c := &all[i]
+		switch c.Name {
+		case onAddress:
+			c.rules = append([]rule{restricted}, f.leadAlways(f.asked())...)
+		case onNode:
+			c.rules = f.leadAlways(f.askedOfNode())
+		case own:
+			c.rules = slices.Concat([]rule{restricted}, f.leadAlways(f.asked()), []rule{{"to the node", toOwn}})
+		}
+	}
+	return append(all, chain{f.chain(ownOnNode), f.leadAlways(f.askedOfNode())})
+}
+
+// leadAlways returns the rules of lead that do not depend on whether the endpoints are current.
+func (f *family) leadAlways(at []expr.Any) []rule { return f.lead(at)[1:] }
+
 // leavingRules returns the rules for the source of packets to endpoints.
-func (t *table) leavingRules() []rule {
+func (t *table) leavingRules() (all []rule) {
 	f, edge := t.family, "with the address "+t.at.Edge.String()
 	snat := slices.Concat(translated(), f.snat(t.at.Edge))
-	all := []rule{
+	if t.balances || t.hostPorts {
+		all = append(all, t.fromNode())
+	}
+	if t.balances {
+		all = append(all, t.fromNodeOutside())
+	}
+	all = append(all, []rule{
 		{"from nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)},
 		{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), snat)},
 		{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), snat)},
-	}
+	}...)
 	for _, p := range t.at.ByGateways {
 		all = append(all, rule{
 			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(t.cfg.Link), f.destinationIn(p), snat),
 		})
 	}
 	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(by(t.cfg.Link), edgedConnection(), snat)})
+}
+
+// fromNode returns the rule for the source of packets of the node's programs to endpoints.
+func (t *table) fromNode() rule {
+	text := "from the node to an endpoint with the address " + t.at.Node.String()
+	return rule{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), t.family.snat(t.at.Node))}
+}
+
+// fromNodeOutside returns the rule for the source of packets of the node's programs to endpoints that are neither in the pod
+// network nor on the node. The kernel has chosen the source by the route to the cluster address.
+func (t *table) fromNodeOutside() rule {
+	elsewhere := slices.Concat(byOther(t.cfg.Link), byOther("lo"))
+	return rule{
+		"from the node to an endpoint elsewhere with the address of the link",
+		slices.Concat(elsewhere, fromHere(), translated(), []expr.Any{&expr.Masq{}}),
+	}
 }
 
 // balancing returns the chains that choose an endpoint. A chain serves ports of the node and of external addresses, and a rule
@@ -232,9 +281,6 @@ func (t *table) withHostPorts(all []chain) []chain {
 	for i := range all {
 		c := &all[i]
 		switch c.Name {
-		case leaving:
-			text := "from the node to an endpoint with the address " + t.at.Node.String()
-			c.rules = append([]rule{{text, slices.Concat(by(t.cfg.Link), fromHere(), translated(), f.snat(t.at.Node))}}, c.rules...)
 		case onNode:
 			c.rules = append(c.rules, notExternal, rule{"not at loopback addresses", append(f.compare(f.destination, expr.CmpOpEq, f.loopback), returned()...)},
 				rule{"not if a program listens", append(listening(), returned()...)}, ofAddress, ofNode)
@@ -290,6 +336,13 @@ func (f *family) toNode() (all []expr.Any) {
 // every link whose name begins so.
 func from(link string) []expr.Any { return byName(expr.MetaKeyIIFNAME, link) }
 func by(link string) []expr.Any   { return byName(expr.MetaKeyOIFNAME, link) }
+
+// byOther matches packets that do not leave by a link.
+func byOther(link string) []expr.Any {
+	match := by(link)
+	match[1].(*expr.Cmp).Op = expr.CmpOpNeq
+	return match
+}
 
 func byName(key expr.MetaKey, link string) []expr.Any {
 	begin, all := strings.CutSuffix(link, "*")

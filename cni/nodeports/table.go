@@ -15,10 +15,10 @@ import (
 type table struct {
 	cfg    Config
 	family *family
-	// at and inside are where the node is, and hostPorts whether pods may have host ports.
-	at        Addresses
-	inside    []netip.Prefix
-	hostPorts bool
+	// at and inside are where the node is. hostPorts and balances are as in the Place.
+	at                  Addresses
+	inside              []netip.Prefix
+	hostPorts, balances bool
 	// want is the wanted content. invalidHosts has what it leaves out of host ports. external has the number of wanted ports
 	// of each external address, and count that of the groups of each set.
 	want         content
@@ -68,10 +68,10 @@ func (t *table) differs() bool {
 }
 
 // move sets where the node is. Other rules are wanted then, and the same sets.
-func (t *table) move(at Addresses, inside []netip.Prefix, hostPorts bool) {
+func (t *table) move(at Addresses, inside []netip.Prefix, hostPorts, balances bool) {
 	same := at.Edge == t.at.Edge && at.Network == t.at.Network && slices.Equal(at.ByGateways, t.at.ByGateways) &&
-		hostPorts == t.hostPorts && (at.Node == t.at.Node || !hostPorts)
-	t.at, t.inside, t.hostPorts, t.ruled = at, inside, hostPorts, t.ruled && same
+		hostPorts == t.hostPorts && balances == t.balances && (at.Node == t.at.Node || !hostPorts && !balances)
+	t.at, t.inside, t.hostPorts, t.balances, t.ruled = at, inside, hostPorts, balances, t.ruled && same
 }
 
 // putService sets the elements of a port of a service, and the element of its external address.

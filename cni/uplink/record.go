@@ -65,7 +65,10 @@ type Place struct {
 	Edge     netip.Addr `json:"edge-address,omitzero"`    // source of traffic of others that the node leads there; zero if it must lead none
 	// IPv6 has the same for IPv6, if Address is of IPv4; its zero value if the node has no IPv6 addresses there. If
 	// namespaces are isolated, only its Address is set, which the node has on the links of its ports.
-	IPv6     PlaceAddresses `json:"ipv6,omitzero"`
+	IPv6 PlaceAddresses `json:"ipv6,omitzero"`
+	// WayOut are the ports of the node in each namespace that has interfaces on it, beside the management port. Pods send
+	// to services, and to what is outside the network, by them, and the node leads to services. Nil: the network does both.
+	WayOut   *WayOut        `json:"way-out,omitempty"`
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
@@ -84,6 +87,12 @@ type PlaceAddresses struct {
 	Gateway netip.Addr `json:"gateway,omitzero"`
 	Service netip.Addr `json:"service-address,omitzero"`
 	Edge    netip.Addr `json:"edge-address,omitzero"`
+}
+
+// WayOut are ports of a node by which pods reach services and what is outside the network.
+type WayOut struct {
+	Name string `json:"name"` // see PortOf
+	MAC  string `json:"mac-address"`
 }
 
 // PortRange is a range of ports.
@@ -152,8 +161,13 @@ func (p *ExposedPort) key() string {
 	return key
 }
 
-// PortOf returns the iface-id of the node's port in an isolated namespace.
-func (p *Place) PortOf(namespace string) string { return p.Name + ":" + namespace }
+// PortOf returns the iface-id of the node's port in a namespace, if it is isolated or the node has ports that are WayOut.
+func (p *Place) PortOf(namespace string) string {
+	if p.WayOut != nil {
+		return p.WayOut.Name + ":" + namespace
+	}
+	return p.Name + ":" + namespace
+}
 
 // key identifies an interface.
 func (r *Record) key() string { return r.PodUID + "/" + r.InterfaceUID }

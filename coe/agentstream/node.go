@@ -138,6 +138,7 @@ type place struct {
 	Service      netip.Addr     `json:"service-address,omitzero"`
 	Edge         netip.Addr     `json:"edge-address,omitzero"`
 	IPv6         placeIPv6      `json:"ipv6,omitzero"`
+	WayOut       *wayOut        `json:"way-out,omitempty"`
 	Pods         []netip.Prefix `json:"pod-network,omitempty"`
 	Services     []netip.Prefix `json:"service-network,omitempty"`
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
@@ -145,6 +146,12 @@ type place struct {
 	MTU          uint16         `json:"mtu,omitempty"`
 
 	HostPorts []coe.PortRange `json:"host-port-range,omitempty"`
+}
+
+// wayOut are the ports of a node in elan-instances, if pods leave by them.
+type wayOut struct {
+	Name string `json:"name"`
+	MAC  string `json:"mac-address"`
 }
 
 // placeIPv6 are the IPv6 addresses of a place.
@@ -169,8 +176,12 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 	if six := n.NodesIPv6; six.Has(f.Number) {
 		ipv6 = placeIPv6{six.Address(f.Number), six.Bits(), six.Gateway(), six.ServiceAddress(f.Number), six.EdgeAddress(f.Number, last)}
 	}
+	var out *wayOut
+	if n.NodesBalance {
+		out = &wayOut{netvirt.NodePortsName(f.Node), netvirt.NodePortMAC(f.Node)}
+	}
 	return place{
-		Operation: "put", Node: f.Node, IPv6: ipv6, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
+		Operation: "put", Node: f.Node, IPv6: ipv6, WayOut: out, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Routed(), Services: n.Services,
 		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu, HostPorts: n.HostPorts,

@@ -65,6 +65,19 @@ func TestNodes(t *testing.T) {
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:snapshot-complete{}"}, one())
 }
 
+// A node that leads its pods to services gets the names of its ports in their namespaces.
+func TestNodesThatBalance(t *testing.T) {
+	h := newHub()
+	one := hears(t, h, node1)
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":1}`),
+		"chosen/networks/":     []byte(`{"nodes":"100.96.0.0/16","nodes-balance":true}`), CompleteRecord: []byte("x"),
+	}})
+	place := strings.TrimPrefix(one()[1], "coe-agent:node-changed")
+	require.Contains(t, place, `"way-out":{"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b"}`)
+	judge(t, "node-changed", []byte(place))
+}
+
 // A node gets its IPv6 addresses if the cluster has a range for them.
 func TestNodesWithIPv6(t *testing.T) {
 	h := newHub()

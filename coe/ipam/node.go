@@ -83,7 +83,7 @@ func (r *round) allNetworks() *coe.Networks {
 		nodes = slices.Collect(maps.Keys(r.seen.addresses))
 	}
 	n := &coe.Networks{
-		Nodes: r.cfg.Nodes.Network, NodesIPv6: r.cfg.Nodes.NetworkIPv6, Isolated: r.cfg.Nodes.Ports, Pods: joined(pods, nodes...), Services: joined(services),
+		Nodes: r.cfg.Nodes.Network, NodesIPv6: r.cfg.Nodes.NetworkIPv6, Isolated: r.cfg.Nodes.Ports, NodesBalance: r.cfg.Nodes.Balance, Pods: joined(pods, nodes...), Services: joined(services),
 		Gateways: r.gateways(), HostPorts: r.cfg.Nodes.ServedHostPorts(),
 	}
 	if keep := r.cfg.Nodes.NoMasquerade; len(keep) > 0 {

@@ -31,6 +31,8 @@ type NodesConfig struct {
 	Network, NetworkIPv6 coe.NodeNetwork
 	// Ports is set if nodes have a port in each of their elan-instances instead.
 	Ports bool
+	// Balance is set if nodes lead pods to services, because the backend does not; see coe.Networks.
+	Balance bool
 	// Pods and Services are ranges outside the pools from which pods and services may
 	// request addresses, and that nodes reach. The address in a pod's status must be of a
 	// pool or of Pods.
@@ -81,12 +83,15 @@ func (c NodesConfig) ServedHostPorts() []coe.PortRange {
 // namespaces are isolated, ports in elan-instances. They are not joined if the backend has no
 // such kind.
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
-	joins := kinds.Has(netvirt.KindManagementPort)
-	if joins {
+	joins, balances := kinds.Has(netvirt.KindManagementPort), kinds.Has(netvirt.KindServiceVIP)
+	if joins && balances {
 		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks, coe.EgressWays}
 	}
 	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
 		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)
+	}
+	if c.Balance = joins && !isolated && !balances; c.Balance {
+		c.NetworkIPv6 = coe.NodeNetwork{} // nodes lead to services of IPv4 only
 	}
 	if isolated || !joins {
 		c.Network, c.NetworkIPv6, c.NoMasquerade = coe.NodeNetwork{}, coe.NodeNetwork{}, nil

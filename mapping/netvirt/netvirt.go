@@ -171,6 +171,8 @@ type Limits struct {
 	// NoPlaces: the backend does not choose the endpoints of a service by the place of the client,
 	// so no service of the mapping has Places.
 	NoPlaces bool
+	// NodesBalance: the backend does not lead pods to services. Nodes do, and pods reach their node by a NodePort.
+	NodesBalance bool
 	// NoGateways: the backend has no gateways.
 	NoGateways bool
 	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.

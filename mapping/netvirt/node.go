@@ -88,11 +88,12 @@ func ManagementPortName(node netip.Addr) string { return "node:" + node.String()
 
 // NodePort is a node's own port in one of its elan-instances. The node's programs and the pods
 // of the elan-instance reach each other through it. It exists if the vpn-instance is isolated;
-// otherwise the node has a ManagementPort.
+// otherwise the node has a ManagementPort. If nodes lead pods to services (Limits.NodesBalance), a node has both: pods send
+// to services, and to what is outside the network, by the NodePort.
 type NodePort struct {
 	ELAN string // the key; it names the node and the namespace
 	// Network is, with ELAN, the key of the Subnet whose gateway reaches Address; zero if the elan-instance has no Subnet
-	// of its family. Then the port has only IPv6.
+	// of its family. Then the port has only IPv6, or none if the node has a ManagementPort.
 	Network netip.Prefix
 	VPN     string     // the Subnet's
 	Address netip.Addr // the node's internal address

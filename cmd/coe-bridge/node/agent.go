@@ -143,7 +143,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	p.registry = prometheus.NewRegistry()
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files)
 	p.own = node.New(node.Config{
-		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), Disabled: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
+		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), OpenDaylight: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
 		MTU: func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
 	})
 	p.agent, err = agent.New(agent.Config{

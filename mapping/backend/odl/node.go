@@ -125,6 +125,9 @@ func (c *codec) encodeManagementPort(objects []netvirt.Object) (out content) {
 	if o.Chassis != "" {
 		words = append(words, word{"chassis", o.Chassis})
 	}
+	if o.Second.IsValid() {
+		words = append(words, word{"second", o.Second.String()})
+	}
 	elan := networkName(o.Network)
 	macs := &elanInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
 	vpn := &vpnInterface{Name: o.Name(), moved: c.form != nested}
@@ -183,7 +186,7 @@ func decodeManagementPort(objects []netvirt.Object, have content) []netvirt.Obje
 	o.Node, _, _ = parseNodeName(e.Name)
 	addresses := map[string]*netip.Addr{
 		"address": &o.Address, "service": &o.ServiceAddress, "edge": &o.EdgeAddress,
-		"ipv6-address": &o.IPv6.Address, "ipv6-service": &o.IPv6.Service, "ipv6-edge": &o.IPv6.Edge,
+		"second": &o.Second, "ipv6-address": &o.IPv6.Address, "ipv6-service": &o.IPv6.Service, "ipv6-edge": &o.IPv6.Edge,
 	}
 	for name, value := range words(e.Description) {
 		switch to := addresses[name]; {

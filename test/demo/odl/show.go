@@ -103,7 +103,7 @@ func (s *story) showService(ctx context.Context, theirs has) error {
 		return err
 	}
 	s.screen.Say("%s", beside("$ coe-bridge get services\n"+ours, "OpenDaylight has\n"+theirs.floatingIPs()))
-	s.screen.Say("The service is written to OpenDaylight and not in force: this build of it has no natservice.\n\n")
+	s.screen.Say("Nodes lead pods to the service (docs/decisions/0065-nodes-lead-pods-to-services-on-opendaylight.md). OpenDaylight has it for natservice, which this build lacks.\n\n")
 	return s.show(ctx, "status")
 }
 

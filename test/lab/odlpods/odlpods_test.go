@@ -39,6 +39,9 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			})
 			require.NoError(t, err)
 			w.step("pods are plugged in, and all reach all", w.testPlug)
+			w.step("nodes and pods reach each other", w.testNodes)
+			w.step("pods and nodes use services", w.testServices)
+			w.step("pods reach what is outside", w.testWayOut)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
 			w.step("the agent is restarted", w.testAgentRestarts)
 			w.step("the switch is restarted", w.testSwitchRestarts)
@@ -274,6 +277,11 @@ func (w *world) testDatastoreLost() {
 	require.NoError(w.t, err)
 	w.mustPing(late, w.pods[0].Address)
 	w.reachAll()
+	for _, host := range w.lab.Hosts {
+		for _, to := range w.pods {
+			require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error { return w.lab.Ping(ctx, host.Name, to.Address) }))
+		}
+	}
 	require.NoError(w.t, w.lab.Unplug(w.t.Context(), plugged.Pod))
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
 }
@@ -293,14 +301,9 @@ func (w *world) identities() (all []string) {
 // ports returns the ports of pods on a host's switch.
 func (w *world) ports(host string) (all []string) {
 	w.t.Helper()
-	out, err := w.lab.Host(host).VSCtl(w.t.Context(), "list-ports", odl.Bridge)
+	out, err := w.lab.Host(host).VSCtl(w.t.Context(), "--bare", "--columns=name", "find", "Interface", "external_ids:coe-ifname=eth0")
 	require.NoError(w.t, err)
-	for _, name := range strings.Fields(out) {
-		if strings.HasPrefix(name, "tap") {
-			all = append(all, name)
-		}
-	}
-	return all
+	return strings.Fields(out)
 }
 
 func (w *world) testIsolated() {
@@ -317,6 +320,7 @@ func (w *world) testIsolated() {
 	for _, to := range w.pods[3:] {
 		require.NoError(w.t, w.lab.Apart(w.t.Context(), w.pods[0].Pod, to.Address), "still")
 	}
+	w.testIsolatedNode()
 	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "none"))
 	w.reachAll()
 }
@@ -328,9 +332,13 @@ func (w *world) testUnplug() {
 	}
 	for _, host := range w.lab.Hosts {
 		require.Empty(w.t, w.ports(host.Name))
-		out, err := w.lab.Exec(w.t.Context(), host.Name, "ip", "-brief", "link")
-		require.NoError(w.t, err)
-		require.NotContains(w.t, out, "tap")
+		require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+			out, err := w.lab.Exec(ctx, host.Name, "ip", "-brief", "link")
+			if err == nil && (strings.Contains(out, "coe-") || strings.Count(out, "tap") != 2) { // both ends of the management port
+				err = fmt.Errorf("the host has links that it does not need: %s", out)
+			}
+			return err
+		}))
 	}
 	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
 		for _, path := range []string{"elan:elan-instances", "ietf-interfaces:interfaces"} {
@@ -349,6 +357,9 @@ func (w *world) testUnplug() {
 func (w *world) testCleanUp() {
 	for _, host := range w.lab.Hosts {
 		require.NoError(w.t, w.lab.CleanUp(w.t.Context(), host.Name))
+		out, err := w.lab.Exec(w.t.Context(), host.Name, "ip", "-brief", "link")
+		require.NoError(w.t, err)
+		require.NotContains(w.t, out, "coe0")
 		for _, of := range [][]string{
 			{"get-manager"},
 			{"get-controller", odl.Bridge},

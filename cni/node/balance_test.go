@@ -1,0 +1,71 @@
+package node
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// balancingPlace is the place of a node that leads its pods to services.
+func balancingPlace() *uplink.Place {
+	p := place()
+	p.WayOut = &uplink.WayOut{Name: "node:192.168.33.11:port", MAC: "0a:58:c0:a8:21:0b"}
+	return p
+}
+
+// TestWaysOut: a node has a link to each namespace with pods on it, beside its management port. The kernel takes packets by it
+// from pods that are routed to the management port.
+func TestWaysOut(t *testing.T) {
+	p := balancingPlace()
+	w, err := newWanted(p, records(map[string][]string{"a/one": {"10.42.0.2"}, "a/two": {"10.42.0.3"}, "b/one": {"10.42.0.9"}}), nil)
+	require.NoError(t, err)
+	w.namePorts()
+	require.Len(t, w.pairs, 3)
+	for _, pair := range w.pairs {
+		require.Regexp(t, `^tap[0-9a-f]{8}-[0-9a-f]{2}$`, pair.port, "OpenDaylight recognises the port on every switch")
+		require.Equal(t, []netip.Addr{p.Address}, pair.addresses)
+		require.Equal(t, pair.link != linkName, pair.loose)
+		if pair.link != linkName {
+			require.Regexp(t, `^node:192\.168\.33\.11:port:[ab]$`, pair.iface)
+			require.Equal(t, "0a:58:c0:a8:21:0b", pair.mac.String())
+			require.Empty(t, pair.routes)
+		}
+	}
+	p.WayOut.MAC = "x"
+	_, err = newWanted(p, records(map[string][]string{"a/one": {"10.42.0.2"}}), nil)
+	require.ErrorContains(t, err, "MAC address")
+}
+
+// TestBalancingRules: packets to cluster addresses that nobody serves are refused, and pods leave by the links of their namespaces.
+func TestBalancingRules(t *testing.T) {
+	ns, run := inNewNamespace(t)
+	w := wantedOf(t, balancingPlace())
+	w.namePorts()
+	twice(t, func() (bool, error) { return putRules(ns, w) })
+	rules := run("nft list ruleset")
+	for _, want := range []string{
+		`oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 reject comment`,
+		`iifname "coe-*" oifname != "coe0" counter packets 0 bytes 0 masquerade`,
+		`iifname "coe-*" tcp dport 6640-6644 counter packets 0 bytes 0 drop`,
+		"chain no-service",
+	} {
+		require.Contains(t, strings.Join(strings.Fields(rules), " "), want)
+	}
+	require.NotContains(t, rules, "snat to", "no source of the network's load balancers")
+	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
+	require.NotContains(t, run("nft list ruleset"), "no-service")
+}
+
+// TestClusterAddressesThatNodesRoute: a tenant cannot claim an address of others as a cluster address.
+func TestClusterAddressesThatNodesRoute(t *testing.T) {
+	at := func(external, address string) *uplink.ExposedPort {
+		return &uplink.ExposedPort{External: netip.MustParseAddr(external), Address: netip.MustParseAddr(address)}
+	}
+	require.True(t, routes(balancingPlace(), at("10.96.0.10", "10.96.0.10")))
+	require.True(t, routes(balancingPlace(), at("192.0.2.10", "10.96.0.10")))
+	require.False(t, routes(balancingPlace(), at("192.0.2.53", "192.0.2.53")), "a DNS server of nodes")
+}
