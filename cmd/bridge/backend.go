@@ -95,28 +95,29 @@ const readTimeout = time.Minute
 
 // Convert compares the objects of coe-bridge in two backends. It writes to neither.
 func Convert(ctx context.Context, from, to BackendConfig, log *slog.Logger) (*plan.Conversion, error) {
-	have, _, err := readBackend(ctx, from, log)
+	have, err := readBackend(ctx, from, log)
 	if err != nil {
 		return nil, err
 	}
-	there, kinds, err := readBackend(ctx, to, log)
+	there, err := readBackend(ctx, to, log)
 	if err != nil {
 		return nil, err
 	}
-	return plan.Convert(have, there, kinds), nil
+	return plan.Convert(have, there), nil
 }
 
-func readBackend(ctx context.Context, cfg BackendConfig, log *slog.Logger) (netvirt.Model, netvirt.KindSet, error) {
+func readBackend(ctx context.Context, cfg BackendConfig, log *slog.Logger) (plan.Side, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	backend, err := newBackend(cfg, fence{}, log)
 	if err != nil {
-		return nil, 0, err
+		return plan.Side{}, err
 	}
 	defer backend.Close()
 	model, err := backend.Read(ctx)
 	if err != nil {
-		return nil, 0, fmt.Errorf("read backend %s: %w", cfg.Name, err)
+		return plan.Side{}, fmt.Errorf("read backend %s: %w", cfg.Name, err)
 	}
-	return model, backend.Kinds(), nil
+	kinds := backend.Kinds()
+	return plan.Side{Model: model, Kinds: kinds, Limits: limits(cfg, kinds)}, nil
 }

@@ -15,22 +15,45 @@ type Conversion struct {
 	Lost map[netvirt.Kind]int
 }
 
-// Convert compares what one backend has with what another, of these kinds, has.
-func Convert(from, to netvirt.Model, kinds netvirt.KindSet) *Conversion {
+// Side is a backend of a move.
+type Side struct {
+	Model  netvirt.Model // what it has
+	Kinds  netvirt.KindSet
+	Limits netvirt.Limits
+}
+
+// Convert compares what one backend has with what another has. It leaves out what only the other has a form for: the
+// mapping gives it to that backend alone.
+func Convert(from, to Side) *Conversion {
 	c := &Conversion{Lost: map[netvirt.Kind]int{}}
-	want := maps.Clone(from)
+	want := maps.Clone(from.Model)
 	maps.DeleteFunc(want, func(k netvirt.Key, _ netvirt.Object) bool {
-		if kinds.Has(k.Kind) {
+		if to.Kinds.Has(k.Kind) {
 			return false
 		}
 		c.Lost[k.Kind]++
 		return true
 	})
-	c.Changes, c.Same = netvirt.Diff(to, want), len(want)
+	there := maps.Clone(to.Model)
+	maps.DeleteFunc(there, func(k netvirt.Key, _ netvirt.Object) bool { return !from.Kinds.Has(k.Kind) })
+	if from.Limits.NoDHCP || to.Limits.NoDHCP {
+		withoutDHCP(want)
+		withoutDHCP(there)
+	}
+	c.Changes, c.Same = netvirt.Diff(there, want), len(want)
 	for _, change := range c.Changes {
 		if change.New != nil {
 			c.Same--
 		}
 	}
 	return c
+}
+
+func withoutDHCP(m netvirt.Model) {
+	for k, o := range m {
+		if i, ok := o.(netvirt.Interface); ok && i.DHCP {
+			i.DHCP = false
+			m[k] = i
+		}
+	}
 }
