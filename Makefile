@@ -7,10 +7,11 @@ TOOLS      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coe-bridge/tools
 GOLANGCI   := golangci-lint-v2.11.3
 LINT       := $(TOOLS)/$(GOLANGCI)
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -vet=off -count=1 -p 1 -timeout 40m -run RealOpenDaylight
-# The tests of these packages run other programs, or have one goroutine: the race detector has nothing to find.
+# The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
+# race detector has nothing to find.
 # Packages that take long come first.
-PLAIN      := ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/csit \
-	./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
+PLAIN      := ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
+	./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
 # Those of the other packages that take long.
 LONG       := ./cni/agent ./test/suite/kubernetes
 export CGO_ENABLED = 0
