@@ -168,8 +168,8 @@ func (w *World) nodePorts(m netvirt.Model) {
 		port := netvirt.NodePort{ // the last subnet wins
 			ELAN: subnet.ELAN, Network: subnet.Prefix, VPN: subnet.VPN, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: "node",
 		}
-		for _, other := range m {
-			if six, ok := other.(netvirt.Subnet); ok && six.ELAN == subnet.ELAN && six.Gateway.Is6() && node.Is4() {
+		for _, other := range m.Keys() {
+			if six, ok := m[other].(netvirt.Subnet); ok && six.ELAN == subnet.ELAN && six.Gateway.Is6() && node.Is4() {
 				port.NetworkIPv6, port.IPv6 = six.Prefix, netip.MustParseAddr("fd63::1")
 			}
 		}

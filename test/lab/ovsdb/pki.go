@@ -1,9 +1,11 @@
 package ovsdb
 
 import (
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,13 +43,17 @@ func (p *PKI) Issue(t testing.TB, name string) pki.Paths {
 	return pki.Paths{Cert: filepath.Join(p.dir, name+"-cert.pem"), Key: filepath.Join(p.dir, name+"-privkey.pem")}
 }
 
-// FreePort returns a TCP port of loopback that was free a moment ago.
-func FreePort(t testing.TB) (port string) {
+// FreePort returns a TCP port of loopback that was free a moment ago. The kernel gives it to no client meanwhile, because
+// it is below net.ipv4.ip_local_port_range.
+func FreePort(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	_, port, err = net.SplitHostPort(l.Addr().String())
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return port
+	for range 100 {
+		port := strconv.Itoa(20000 + rand.IntN(10000))
+		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
+	require.Fail(t, "no port of loopback is free")
+	return ""
 }
