@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
 
-// What only one backend has a form for is not a change: DHCP of interfaces, and the ports of nodes.
+// TestConvert leaves out DHCP of interfaces and the ports of nodes, because only one backend has a form for them.
 func TestConvert(t *testing.T) {
 	kinds := func(k netvirt.Kind) netvirt.KindSet { return netvirt.NewKindSet(netvirt.KindInterface, k) }
 	front := netvirt.Interface{Name: "web:front", Namespace: "web", Pod: "front"}
