@@ -41,8 +41,8 @@ type table struct {
 	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
 	// for all ports.
 	unforgotten map[portKey]bool
-	// found is set if there was a table or a port since New. Otherwise connections to these ports are those of
-	// another program.
+	// found is set if there was a table or a port since New. Otherwise another program has opened the connections to
+	// these ports.
 	found   bool
 	current bool // see Table.Current
 }
