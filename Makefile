@@ -6,16 +6,32 @@ VERSION    ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo d
 TOOLS      ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/coe-bridge/tools
 GOLANGCI   := golangci-lint-v2.11.3
 LINT       := $(TOOLS)/$(GOLANGCI)
+# What connects the nodes of make demo-k8s: ovn, or odl (OpenDaylight).
+BACKEND    ?= ovn
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -vet=off -count=1 -p 1 -timeout 40m -run RealOpenDaylight
 # The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
-# race detector has nothing to find.
+# race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
+# need nothing.
 # Packages that take long come first.
-PLAIN      := ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
+PLAIN      := ./cni/agent ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
 	./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
 # Those of the other packages that take long.
-LONG       := ./cni/agent ./test/suite/kubernetes
+LONG       := ./test/suite/kubernetes ./mapping/backend/ovn ./mapping/backend/odl
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
+# OVN=25.03 in the command line runs tests, demos and benchmarks on the OVN of make ovn, not on the installed one.
+ifeq ($(origin OVN),command line)
+ifneq ($(OVN),25.03)
+$(error OVN=$(OVN): want 25.03, or none for the installed OVN)
+endif
+ifndef OVN_BIN # the make that called this one has not set PATH
+export OVN_BIN := $(shell go run ./test/lab/ovn25/build)
+ifeq ($(OVN_BIN),)
+$(error OVN $(OVN) is missing: run make ovn)
+endif
+export PATH := $(OVN_BIN):$(PATH)
+endif
+endif
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^##@ / { printf "\n%s\n", substr($$0, 5) } /^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,8 +49,8 @@ demo: build ## OVN, two hosts, and pods that reach each other; demo-down removes
 demo-down:
 	go run ./test/demo/ovn down
 
-demo-k8s: build ## two Kubernetes nodes with coe-bridge installed; demo-k8s-down removes it (root)
-	go run ./test/demo/kube up
+demo-k8s: build ## two Kubernetes nodes, on OVN or (BACKEND=odl) OpenDaylight; demo-k8s-down removes it (root)
+	go run ./test/demo/kube up --backend $(BACKEND)
 
 # demo-k8s-down: remove what make demo-k8s left running (root)
 demo-k8s-down:
@@ -65,6 +81,11 @@ odl:
 	.ci/deps maven patchelf
 	go run ./test/lab/odl/build
 
+# ovn: install OVN 25.03 for tests and demos beside the installed OVN, once, into a cache (half a minute)
+ovn:
+	.ci/deps patchelf
+	go run ./test/lab/ovn25/build
+
 clean: ## remove what was built, and the data of make run
 	rm -rf bin .run
 
@@ -73,24 +94,35 @@ clean: ## remove what was built, and the data of make run
 test-fast: ## run the tests that need nothing
 	go test -short ./...
 
-test: deps kube odl ## run all tests on real programs, except those of make test-odl (root; half an hour)
+test: deps kube odl ovn ## run all tests on real programs, except those of make test-odl (root; half an hour)
 	$(MAKE) -j2 test-race test-plain
 
 # Most tests wait for other programs, so two packages of each of test-race and test-plain run at a time. make check
 # vets them.
 test-race:
 	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 25m $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
+	CGO_ENABLED=1 go test -race -vet=off -short ./cni/agent
+	CGO_ENABLED=1 go test -race -vet=off -run InProcess ./cni/agent
 
 test-plain: test-oxygen
+	$(MAKE) test-ovn OVN=25.03
 	go test -vet=off -p 2 -timeout 25m $(PLAIN)
 	go test -vet=off -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
 
 test-oxygen:
 	$(ON_ODL)/oxygen ./mapping/backend/odl
 
+# test-ovn: run the suite of all backends, tests with traffic and the demo on OVN (root); test-plain runs it with OVN=25.03
+test-ovn: build
+	ovn-northd --version
+	go test -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
+	go test -vet=off -count=1 -run 'TestConformance|TestLayouts|TestOld|TestTraffic|TestChangeOfLayout|TestNamespacesOnOneSwitch' ./mapping/backend/ovn
+	go run ./test/demo/ovn up --listen 127.0.0.1:18181
+	go run ./test/demo/ovn down
+
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
 test-odl: deps odl
-	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odldiff ./test/suite/csit
+	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
 
 # csit: run the Robot Framework suites (root); CONTROLLER=http://… tests a running OpenDaylight
 csit: deps
@@ -141,4 +173,4 @@ bench-edge: deps kube
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-odl check lint deps kube odl clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-odl check lint deps kube odl ovn clean

@@ -10,8 +10,10 @@ type Census struct {
 	// Given and Resting count addresses of pools: addresses in use, and addresses that wait
 	// before they are given again.
 	Given, Resting map[PoolKey]int
-	// Services has the addresses that were chosen for services.
-	Services []netip.Addr
+	// Blocks has the blocks of pools, each once.
+	Blocks map[PoolKey]map[netip.Prefix]struct{}
+	// Services has the cluster addresses of services, requested and chosen ones.
+	Services map[netip.Addr]struct{}
 }
 
 // PoolKey identifies a pool.
@@ -24,7 +26,7 @@ type PoolKey struct {
 func (s *Store) Census() Census {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	c := Census{Given: map[PoolKey]int{}, Resting: map[PoolKey]int{}}
+	c := Census{Given: map[PoolKey]int{}, Resting: map[PoolKey]int{}, Blocks: map[PoolKey]map[netip.Prefix]struct{}{}, Services: map[netip.Addr]struct{}{}}
 	for _, ns := range s.namespaces {
 		c.add(ns)
 	}
@@ -41,6 +43,7 @@ func (c *Census) add(ns *namespace) {
 	for _, b := range ns.blocks {
 		if b.Network != "" {
 			pools[b.Prefix] = PoolKey{b.Network, b.Subnet}
+			c.addBlock(b)
 		}
 	}
 	for _, l := range ns.leases {
@@ -57,7 +60,23 @@ func (c *Census) add(ns *namespace) {
 	}
 	for _, f := range ns.serviceFacts {
 		if f.Released == 0 {
-			c.Services = append(c.Services, f.Address)
+			c.Services[f.Address] = struct{}{}
 		}
 	}
+	for _, s := range ns.services {
+		for _, a := range s.ClusterIPs {
+			c.Services[a] = struct{}{}
+		}
+	}
+}
+
+func (c *Census) addBlock(b *Block) {
+	pool, prefix := PoolKey{b.Network, b.Subnet}, b.Prefix
+	if b.Shared.IsValid() {
+		prefix = b.Shared
+	}
+	if c.Blocks[pool] == nil {
+		c.Blocks[pool] = map[netip.Prefix]struct{}{}
+	}
+	c.Blocks[pool][prefix] = struct{}{}
 }

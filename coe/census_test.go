@@ -32,12 +32,14 @@ func TestCensus(t *testing.T) {
 		tx.PutLease(lease("b", "7.7.7.7", single, 0))
 		tx.PutLease(lease("gone", "10.11.0.4", block, 1))
 		tx.PutServiceFact(&coe.ServiceFact{UID: "s", Namespace: "shop", Address: netip.MustParseAddr("10.96.0.2")})
+		tx.PutService(coe.RESTCONF, &coe.Service{UID: "u", Namespace: "shop", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.4")}})
 		tx.PutServiceFact(&coe.ServiceFact{UID: "t", Namespace: "shop", Address: netip.MustParseAddr("10.96.0.3"), Released: 1})
 	})
 	pool := coe.PoolKey{Network: "default", Subnet: block.Subnet}
 	require.Equal(t, coe.Census{
 		Pods: 2, Leased: 2,
 		Given: map[coe.PoolKey]int{pool: 1}, Resting: map[coe.PoolKey]int{pool: 1},
-		Services: []netip.Addr{netip.MustParseAddr("10.96.0.2")},
+		Blocks:   map[coe.PoolKey]map[netip.Prefix]struct{}{pool: {block.Prefix: {}}},
+		Services: map[netip.Addr]struct{}{netip.MustParseAddr("10.96.0.2"): {}, netip.MustParseAddr("10.96.0.4"): {}},
 	}, s.Census())
 }

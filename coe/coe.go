@@ -79,6 +79,12 @@ type PodInterface struct {
 	SegmentationID uint32 // used for VLAN only
 }
 
+// VXLAN is the type of the network of an interface that requests none.
+const VXLAN = "VXLAN"
+
+// Type returns the type of the network that the interface requests.
+func (i PodInterface) Type() string { return cmp.Or(i.NetworkType, VXLAN) }
+
 // AllInterfaces returns the pod's interfaces. If the source names none, it returns the
 // implied interface, whose UID is the pod's.
 func (p *Pod) AllInterfaces() []PodInterface {

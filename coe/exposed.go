@@ -13,10 +13,12 @@ import (
 type ExposedPort struct {
 	// Address is an external address of the service, or its cluster address; zero for all IPv4 addresses of the nodes, :: for all IPv6
 	// addresses. To, Endpoints and Direct are of the same family.
-	Address   netip.Addr `json:"address,omitzero"`
-	Protocol  string     `json:"protocol"` // "tcp", "udp", "sctp"
-	Port      uint16     `json:"port"`
-	Namespace string     `json:"namespace"` // of the service
+	Address netip.Addr `json:"address,omitzero"`
+	// Own: nodes lead only their own programs, not other clients. Address is the cluster address.
+	Own       bool   `json:"own,omitempty"`
+	Protocol  string `json:"protocol"` // "tcp", "udp", "sctp"
+	Port      uint16 `json:"port"`
+	Namespace string `json:"namespace"` // of the service
 	// Health is set for a port on which nodes answer themselves; To and the fields after it are zero then.
 	Health *ReadyCount `json:"health,omitempty"`
 	// To is the cluster address of the service, with its port.
@@ -29,10 +31,15 @@ type ExposedPort struct {
 	// Refuses: the port is local and has no endpoint on any node, so nodes refuse clients. Otherwise clients wait for an
 	// endpoint on the node that they ask.
 	Refuses bool `json:"refuses,omitempty"`
-	// Sticky: a client keeps its endpoint of Endpoints or Direct.
-	Sticky bool `json:"sticky,omitempty"`
-	// Endpoints are the endpoints that are pods, by node; only if Local.
+	// Affinity is how many seconds a client keeps its endpoint of Endpoints or Direct after a connection; 0: no affinity.
+	Affinity uint32 `json:"affinity,omitempty"`
+	// Endpoints are the endpoints that are pods, by node, if Local. Endpoints of a cluster address can be addresses of the
+	// node too. Otherwise they are what a node leads clients to instead of Direct, because of hints of the endpoints.
 	Endpoints map[netip.Addr][]netip.AddrPort `json:"endpoints,omitempty"`
+	// Shared: every node has Endpoints of all nodes, for its own programs. They are at most MaxExposedEndpoints. Every: they are all
+	// endpoints that serve the port.
+	Shared bool `json:"shared,omitempty"`
+	Every  bool `json:"every,omitempty"`
 	// Direct are the endpoints on all nodes, to which every node leads clients; only if not Local. Without any, nodes
 	// lead clients to To.
 	Direct []netip.AddrPort `json:"direct,omitempty"`
@@ -45,10 +52,12 @@ type ReadyCount struct {
 	Ready map[netip.Addr]int `json:"ready,omitempty"`
 }
 
-// Name identifies the port: "tcp/30080", "tcp/30080/::", "tcp/80/192.0.2.10", or "health/30081".
+// Name identifies the port: "tcp/30080", "tcp/30080/::", "tcp/80/192.0.2.10", "own/tcp/80/10.96.0.10", or "health/30081".
 func (p *ExposedPort) Name() string {
 	number := strconv.Itoa(int(p.Port))
 	switch {
+	case p.Own:
+		return "own/" + p.Protocol + "/" + number + "/" + p.Address.String()
 	case p.Health != nil:
 		return "health/" + number
 	case p.Address.IsValid():

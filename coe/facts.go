@@ -23,6 +23,9 @@ type Lease struct {
 	// DeniedMAC is the requested MAC address if another interface had it when MAC was
 	// chosen; otherwise empty.
 	DeniedMAC string `json:"denied-mac,omitempty"`
+	// DeniedBy describes that interface, or another owner of DeniedMAC, as it was then. Records of earlier releases do
+	// not have it.
+	DeniedBy string `json:"denied-by,omitempty"`
 	// Addresses has at most one address per family.
 	Addresses []LeasedAddress `json:"addresses"`
 	// Chosen is when the current values were chosen, in Unix milliseconds; 0 for records of
@@ -90,7 +93,11 @@ type Block struct {
 	// addresses that come from no pool.
 	Network string       `json:"network,omitempty"`
 	Subnet  netip.Prefix `json:"subnet,omitzero"`
-	DNS     []netip.Addr `json:"dns,omitempty"`
+	// Shared is the block of the node that has the addresses, if all elan-instances of the node share it; else zero.
+	// Prefix is then the gateway alone: each address behind it is routed singly, because two elan-instances cannot have one
+	// network.
+	Shared netip.Prefix `json:"shared,omitzero"`
+	DNS    []netip.Addr `json:"dns,omitempty"`
 	// DHCP: the pool of the block asks for DHCP.
 	DHCP bool `json:"dhcp,omitempty"`
 }
@@ -99,7 +106,13 @@ type Block struct {
 type ELANFact struct {
 	Name string `json:"name"`
 	VNI  uint32 `json:"vni"`
+	// NetworkType is the network-type of all interfaces that the elan-instance had, or MixedNetworks; empty while it is not
+	// known.
+	NetworkType string `json:"network-type,omitempty"`
 }
+
+// MixedNetworks is the NetworkType of an elan-instance with interfaces of several types.
+const MixedNetworks = "mixed"
 
 // VPNFact is what was chosen for a vpn-instance.
 type VPNFact struct {
@@ -163,6 +176,7 @@ const (
 	NoClusterIP     Reason = "NoClusterIP"     // the service has no address, and no pool "services" serves it
 	PoolOverlaps    Reason = "PoolOverlaps"    // a node's pod-cidr overlaps another pool
 	PoolSmall       Reason = "PoolSmall"       // a pool has fewer blocks than nodes and namespaces may need
+	PoolNearlyFull  Reason = "PoolNearlyFull"  // little is left of pools for further blocks and pods
 	RecordDamaged   Reason = "RecordDamaged"   // a stored record is unusable and ignored
 	BackendRejected Reason = "BackendRejected" // the backend cannot accept the object
 	PolicyInvalid   Reason = "PolicyInvalid"   // a policy has a wrong field, so it allows nothing

@@ -13,36 +13,60 @@ type Gateway struct {
 	Chassis string       // ID of the node's switch
 	Address netip.Prefix // the gateway's address outside, with the length of the network there
 	NextHop netip.Addr   // the router outside
+	// IPv6 is the same for IPv6; zero if pods leave by IPv6 through their nodes.
+	IPv6 GatewayFamily
 	// Pinned are ranges of pods that leave by the gateway although they are on other nodes.
 	Pinned []netip.Prefix
 	// Services is set if clients outside reach services by the gateway.
 	Services bool
 	// Unreadable is set if the entry of the gateway cannot be read. Then only Node is set, and Pinned as far as it can
-	// be read. PinsUnknown is set if it cannot.
-	Unreadable, PinsUnknown bool
+	// be read. PinsUnknown is set if it cannot, and IPv6Unknown if the gateway can have had IPv6.
+	Unreadable, PinsUnknown, IPv6Unknown bool
 }
 
-// GatewayLinks has the addresses of the links to gateways. They exist only in routers. The range has no
-// well-known link-local address, such as that of metadata servers, and none of EgressWays.
-var GatewayLinks = netip.MustParsePrefix("169.254.192.0/18")
+// GatewayFamily is what a gateway has outside in one IP family.
+type GatewayFamily struct {
+	Address netip.Prefix
+	NextHop netip.Addr
+}
 
-// EgressWays has the addresses of the ways of EgressIPs, on the same router.
-var EgressWays = netip.MustParsePrefix("169.254.64.0/18")
+// Families returns what the gateway has outside in each family that it has, IPv4 first.
+func (g *Gateway) Families() []GatewayFamily {
+	all := []GatewayFamily{{g.Address, g.NextHop}, g.IPv6}
+	return slices.DeleteFunc(all, func(f GatewayFamily) bool { return !f.Address.IsValid() })
+}
+
+// Leads reports whether pods leave by the gateway with the family of an address, and not by their nodes. The pods of an
+// unreadable gateway do not leave with the families that it can have had.
+func (g *Gateway) Leads(a netip.Addr) bool {
+	return a.Is4() || g.IPv6Unknown || g.IPv6.Address.IsValid()
+}
+
+// In returns what the gateway has in the family of an address; zero if it has nothing.
+func (g *Gateway) In(a netip.Addr) GatewayFamily {
+	for _, f := range g.Families() {
+		if f.NextHop.Is4() == a.Is4() {
+			return f
+		}
+	}
+	return GatewayFamily{}
+}
 
 // MaxServingGateways is the maximum number of gateways with Services: each has load balancers for all services.
 const MaxServingGateways = 16
 
-// GatewayLink returns the link of the gateway on the node with a number; ok is false if GatewayLinks has
-// none.
-func GatewayLink(number uint32) (link netip.Prefix, ok bool) {
-	const bits = 30
-	if number >= 1<<(bits-GatewayLinks.Bits()) {
+// GatewayLink returns the link of the gateway on the node with a number, four addresses of GatewayLinks or
+// GatewayLinksIPv6; ok is false if the range has none for it.
+func GatewayLink(links netip.Prefix, number uint32) (link netip.Prefix, ok bool) {
+	bits := links.Addr().BitLen() - 2
+	if number >= 1<<(bits-links.Bits()) {
 		return netip.Prefix{}, false
 	}
-	first := GatewayLinks.Addr().As4()
-	var a [4]byte
-	binary.BigEndian.PutUint32(a[:], binary.BigEndian.Uint32(first[:])+number<<(32-bits))
-	return netip.PrefixFrom(netip.AddrFrom4(a), bits), true
+	a := links.Addr().AsSlice()
+	last := a[len(a)-4:]
+	binary.BigEndian.PutUint32(last, binary.BigEndian.Uint32(last)+number<<2)
+	first, _ := netip.AddrFromSlice(a) // 4 or 16 bytes
+	return netip.PrefixFrom(first, bits), true
 }
 
 // PutGateway adds or replaces a gateway.

@@ -31,6 +31,9 @@ const (
 	// MaxExternalPorts is the maximum number of ports of external addresses that nodes lead for a
 	// namespace, counted for each address. Every node has each of them.
 	MaxExternalPorts = 500
+	// MaxClusterPorts is the maximum number of ports of cluster addresses that nodes lead for a namespace, if they lead
+	// pods to services. Every node has each of them.
+	MaxClusterPorts = 2500
 	// MaxSourceRanges is the maximum number of ranges of clients of a service.
 	MaxSourceRanges = 100
 	// MaxExposedEndpoints is the maximum number of endpoints to which a node leads clients of an exposed port
@@ -40,6 +43,15 @@ const (
 	// MaxDirectEndpoints is the maximum number of endpoints on all nodes to which nodes lead clients themselves, for all
 	// exposed ports of a namespace. Every node has each of them. Further ports lead to the cluster address.
 	MaxDirectEndpoints = 10_000
+	// MaxSharedEndpoints is the same for the endpoints of ports with the policy Local to which nodes lead their own programs.
+	// Each is up to three elements. Further ports are led by the node that is asked.
+	MaxSharedEndpoints = 3_000
+	// MaxAffinityRules is the maximum number of rules by which nodes keep the endpoints of clients, for the ports of a namespace with
+	// affinity: two for each endpoint, and one for each port, at each address. Every node has them. Further ports have no affinity.
+	MaxAffinityRules = 5_000
+	// MaxInternalPorts is the maximum number of ports of cluster addresses, of the services of a namespace, for which nodes lead
+	// their own programs only to endpoints on the node. Every node has each of them.
+	MaxInternalPorts = 500
 )
 
 // Excess names the limit that the service itself exceeds; empty for none.

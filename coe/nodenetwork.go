@@ -33,27 +33,28 @@ type Networks struct {
 // NetworkGateway is what nodes need to know of a gateway.
 type NetworkGateway struct {
 	Node   netip.Addr     `json:"node"`
-	Pinned []netip.Prefix `json:"pinned,omitempty"` // IPv4
-	// Services is set if the gateway leads clients to services. Then its address in GatewayLinks is the client of
-	// endpoints, which can be nodes.
+	Pinned []netip.Prefix `json:"pinned,omitempty"`
+	// IPv6 is set if pods leave by the gateway by IPv6 too.
+	IPv6 bool `json:"ipv6,omitempty"`
+	// Services is set if the gateway leads clients to services. Then its addresses in GatewayLinks and GatewayLinksIPv6
+	// are the clients of endpoints, which can be nodes.
 	Services bool `json:"services,omitempty"`
 }
 
 // Equal reports whether both are the same.
 func (g NetworkGateway) Equal(o NetworkGateway) bool {
-	return g.Node == o.Node && slices.Equal(g.Pinned, o.Pinned) && g.Services == o.Services
+	return g.Node == o.Node && slices.Equal(g.Pinned, o.Pinned) && g.IPv6 == o.IPv6 && g.Services == o.Services
 }
 
-// ByGateways returns the ranges of the pods of a node that leave the network by gateways: all if the node has a
-// gateway, otherwise those that gateways pin.
+// ByGateways returns the ranges of the pods of a node that leave the network by gateways: those that gateways pin, and all
+// of the families of the node's own gateway.
 func (n *Networks) ByGateways(node netip.Addr) (all []netip.Prefix) {
-	pods := slices.DeleteFunc(slices.Clone(n.Pods), func(p netip.Prefix) bool { return !p.Addr().Is4() })
 	for _, g := range n.Gateways {
 		if g.Node == node {
-			return pods
+			all = append(all, slices.DeleteFunc(slices.Clone(n.Pods), func(p netip.Prefix) bool { return p.Addr().Is6() && !g.IPv6 })...)
 		}
 		for _, pinned := range g.Pinned {
-			for _, p := range pods {
+			for _, p := range n.Pods {
 				if p.Overlaps(pinned) && p.Bits() > pinned.Bits() {
 					all = append(all, p)
 				} else if p.Overlaps(pinned) {
@@ -63,16 +64,24 @@ func (n *Networks) ByGateways(node netip.Addr) (all []netip.Prefix) {
 		}
 	}
 	slices.SortFunc(all, netip.Prefix.Compare)
-	return slices.Compact(all)
+	all = slices.Compact(all)
+	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
+		return slices.ContainsFunc(all, func(o netip.Prefix) bool { return o.Bits() < p.Bits() && o.Contains(p.Addr()) })
+	})
 }
 
 // Routed returns the ranges of addresses of pods that nodes route to their management ports, and of gateways that are
 // clients of services.
 func (n *Networks) Routed() []netip.Prefix {
-	if slices.ContainsFunc(n.Gateways, func(g NetworkGateway) bool { return g.Services }) {
-		return append(slices.Clone(n.Pods), GatewayLinks)
+	serving := slices.DeleteFunc(slices.Clone(n.Gateways), func(g NetworkGateway) bool { return !g.Services })
+	if len(serving) == 0 {
+		return n.Pods
 	}
-	return n.Pods
+	all := append(slices.Clone(n.Pods), GatewayLinks)
+	if slices.ContainsFunc(serving, func(g NetworkGateway) bool { return g.IPv6 }) {
+		all = append(all, GatewayLinksIPv6)
+	}
+	return all
 }
 
 // Valid reports whether the ranges can be used.
@@ -181,9 +190,6 @@ func (n NodeNetwork) nth(i uint32) netip.Addr {
 func (n NodeNetwork) MAC(number uint32) string {
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, n.Address(number).AsSlice()...)).String()
 }
-
-// NodesIsolatedIPv6 is the range of the IPv6 addresses that nodes have in isolated namespaces.
-var NodesIsolatedIPv6 = netip.MustParsePrefix("fd63:6f65:6272::/96")
 
 // IsolatedIPv6 returns the address that a node has in isolated namespaces beside its internal IPv4 address, which is
 // its last 32 bits; the zero value for a node with an internal IPv6 address. Packets with this address do not leave

@@ -2,7 +2,6 @@ package coe
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -45,10 +44,10 @@ type Store struct {
 	serviceCIDRs serviceCIDRs
 	// damaged and unreadable are replaced, never changed.
 	damaged, unreadable []Problem
-	// contested has the nodes whose address belongs to another node, misaddressed the nodes
-	// whose address has another use; replaced, never changed.
-	contested, misaddressed []Problem
-	revision                int64
+	// contested has the nodes whose address belongs to another node. Both are replaced, never changed.
+	contested, addressProblems []Problem
+	revision                   int64
+	notifying                  int // Updates that a View shows and that are being notified
 	// advanced is closed when the revision changes; nil while WaitRevision has no caller.
 	advanced chan struct{}
 }
@@ -187,6 +186,7 @@ func (s *Store) Update(change func(*Tx)) {
 			delete(s.requesting, name)
 		}
 	}
+	s.notifying++
 	s.mu.Unlock()
 
 	if cluster := tx.cluster || tx.policies; s.changed != nil && (len(tx.dirty) > 0 || cluster || tx.egress || tx.blocked || len(tx.leased) > 0) {
@@ -198,15 +198,24 @@ func (s *Store) Update(change func(*Tx)) {
 			Blocks:     tx.blocked,
 		})
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.notifying--
 	if tx.revision > 0 {
-		s.mu.Lock()
 		s.revision = tx.revision
 		if s.advanced != nil {
 			close(s.advanced)
 			s.advanced = nil
 		}
-		s.mu.Unlock()
 	}
+}
+
+// Notified reports whether all changes that a View shows have been notified. Complete can be true before that, because the
+// last entities of a source come with the change.
+func (s *Store) Notified() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.notifying == 0
 }
 
 // Revision returns the datastore revision that the Store reflects. The changes up to it have
@@ -281,9 +290,8 @@ type ClusterView struct {
 	Damaged  []Problem                // unusable records and entries in the datastore
 	Policies []*Policy                // sorted by uid
 	Gateways []*Gateway               // sorted by node
-	// Misaddressed are the problems of nodes whose address belongs to another node or has
-	// another use.
-	Misaddressed []Problem
+	// AddressProblems are the problems of nodes whose address belongs to another node or has another use, and of pools.
+	AddressProblems []Problem
 	// PolicySet is the same as in Views of the same time. It is not nil.
 	PolicySet *PolicySet
 	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
@@ -299,11 +307,11 @@ func (s *Store) Cluster() ClusterView {
 	defer s.mu.Unlock()
 	return ClusterView{
 		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
-		Policies:     names(s.policies),
-		Gateways:     s.gateways,
-		PolicySet:    s.policySet(),
-		Misaddressed: slices.Concat(s.contested, s.misaddressed),
-		EgressIPs:    s.egress.ips, EgressProblems: s.egress.problems,
+		Policies:        names(s.policies),
+		Gateways:        s.gateways,
+		PolicySet:       s.policySet(),
+		AddressProblems: slices.Concat(s.contested, s.addressProblems),
+		EgressIPs:       s.egress.ips, EgressProblems: s.egress.problems,
 		Blocks: s.allBlocks(),
 	}
 }
@@ -438,55 +446,4 @@ func countOne(counts map[string]int, of string, by int) {
 	if counts[of] == 0 {
 		delete(counts, of)
 	}
-}
-
-// rebuildNodes replaces the node table, and returns the former one. If two nodes have the same
-// address, the recorded first owner keeps it (NodeFact.Owner). Without a record, the node of
-// the higher layer has it, then the node with the lower UID.
-func (s *Store) rebuildNodes() (before map[netip.Addr]*Node) {
-	all := s.allNodes()
-	nodes := make(map[netip.Addr]*Node, len(all))
-	for _, n := range all {
-		addr := n.Address()
-		if holder := nodes[addr]; holder == nil && s.mayHold(addr, n) || holder != nil && s.owns(addr, n) && !s.owns(addr, holder) {
-			nodes[addr] = n
-		}
-	}
-	s.contested = nil
-	for _, n := range all {
-		if holder := nodes[n.Address()]; holder != nil && holder.Identity() != n.Identity() {
-			s.contested = append(s.contested, Problem{
-				Kind: "node", UID: n.UID, Name: n.HostName, Reason: AddressTaken, Message: fmt.Sprintf(
-					"its address %s is the address of node %s, which had it first: pods on it get no network; correct the address of one of the nodes",
-					n.Address(), holder.Identity()),
-			})
-		}
-	}
-	before, s.nodes = s.nodes, nodes
-	return before
-}
-
-// allNodes returns the nodes with an address: higher layers first, then by UID.
-func (s *Store) allNodes() (all []*Node) {
-	for _, l := range slices.Backward(s.layers) {
-		for _, n := range sortedBy(l.nodes, func(n *Node) string { return n.UID }) {
-			if n.Address().IsValid() {
-				all = append(all, n)
-			}
-		}
-	}
-	return all
-}
-
-// owns reports whether a node is recorded as the first that had the address.
-func (s *Store) owns(addr netip.Addr, n *Node) bool {
-	fact := s.numbers[addr]
-	return fact != nil && fact.Owner == n.Identity()
-}
-
-// mayHold reports whether a node may get a free address. Until every origin is complete, the
-// recorded owner may still appear.
-func (s *Store) mayHold(addr netip.Addr, n *Node) bool {
-	fact := s.numbers[addr]
-	return fact == nil || fact.Owner == "" || fact.Owner == n.Identity() || len(s.incomplete) == 0
 }

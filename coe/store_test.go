@@ -146,6 +146,22 @@ func TestStoreMarksHostPorts(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
+// A source can be complete before the change that completed it is notified.
+func TestStoreNotified(t *testing.T) {
+	var s *coe.Store
+	notified := true
+	s = coe.NewStore(func(coe.Changed) {
+		require.True(t, s.Complete())
+		notified = s.Notified()
+	}, coe.Kubernetes)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "u1", Namespace: "shop"})
+		tx.SetComplete(coe.Kubernetes)
+	})
+	require.False(t, notified)
+	require.True(t, s.Notified())
+}
+
 func TestStoreKnowsWhoBringsAddresses(t *testing.T) {
 	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	x, y := netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("fd00::2")

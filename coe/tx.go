@@ -416,8 +416,8 @@ func (tx *Tx) SetNetworks(n *Networks) {
 	}
 }
 
-// SetMisaddressed replaces the problems of nodes whose address has another use.
-func (tx *Tx) SetMisaddressed(problems []Problem) { tx.store.misaddressed = problems }
+// SetAddressProblems replaces the problems of nodes whose address has another use, and of pools that are nearly full.
+func (tx *Tx) SetAddressProblems(problems []Problem) { tx.store.addressProblems = problems }
 
 // changedNodes marks the namespaces of addresses that now belong to another node. If a node is new or
 // gone, or has another name or zone, it marks the namespaces with services that depend on where

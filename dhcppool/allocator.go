@@ -6,11 +6,13 @@ import (
 	"slices"
 )
 
-// ELAN is a layer 2 network that gets addresses.
+// ELAN is a layer 2 network that gets addresses, or a node that gets them for all its networks.
 type ELAN struct {
 	Name string
 	// Domain is the address space in which its addresses are unique.
 	Domain string
+	// Own is a network whose pools serve the ELAN alone, beside the network that has its name.
+	Own string
 }
 
 // Block is a prefix that an ELAN holds.
@@ -40,6 +42,9 @@ type Held struct {
 // nor do the blocks of one network; an address that it chooses is in its block and in its
 // pool's range, and is not a gateway, network or broadcast address.
 type Allocator struct {
+	// GatewayFits, if not nil, reports whether a new block of an ELAN can have a gateway.
+	GatewayFits func(ELAN, netip.Addr) bool
+
 	given    map[string][]Pool // by network, in the order of use
 	pools    map[string][]Pool // the same, with absent bounds filled in
 	domains  map[string]*domain
@@ -49,6 +54,7 @@ type Allocator struct {
 	empty    map[*block]bool                   // blocks without an owner of an address
 	hints    map[string]map[size]netip.Addr    // by network; see size
 	singles  map[poolKey]*sequence[netip.Addr] // of pools that are not carved
+	carved   map[poolKey]float64               // addresses in blocks
 }
 
 type blockKey struct {
@@ -92,6 +98,7 @@ func NewAllocator() *Allocator {
 		empty:    map[*block]bool{},
 		hints:    map[string]map[size]netip.Addr{},
 		singles:  map[poolKey]*sequence[netip.Addr]{},
+		carved:   map[poolKey]float64{},
 	}
 }
 
@@ -135,6 +142,14 @@ func (a *Allocator) Owner(domain string, addr netip.Addr) string {
 // Through returns the block through which a held address is reached; false if there is none.
 func (a *Allocator) Through(domain string, addr netip.Addr) (Block, bool) {
 	if b := a.domain(domain).held[addr].block; b != nil {
+		return b.Block, true
+	}
+	return Block{}, false
+}
+
+// Around returns the block of a pool that contains an address; false if there is none.
+func (a *Allocator) Around(domain string, addr netip.Addr) (Block, bool) {
+	if b := a.domain(domain).blocks.overlap(host(addr)); b != nil {
 		return b.Block, true
 	}
 	return Block{}, false
@@ -196,6 +211,7 @@ func (a *Allocator) insert(b *block) {
 		d.blocks = d.blocks.insert(b)
 		a.networks[b.Network] = a.networks[b.Network].insert(b)
 		a.elans[b.ELAN.Name] = a.elans[b.ELAN.Name].insert(b)
+		a.carved[poolKey{b.Network, b.Subnet}] += sizeOf(b.Prefix)
 	}
 	a.empty[b] = true
 }
@@ -210,6 +226,7 @@ func (a *Allocator) remove(b *block) {
 		d.blocks = d.blocks.remove(b)
 		shrink(a.networks, b.Network, b)
 		shrink(a.elans, b.ELAN.Name, b)
+		a.carved[poolKey{b.Network, b.Subnet}] -= sizeOf(b.Prefix)
 		a.lowerHints(b)
 	}
 	a.giveBack(d, b.Gateway)
@@ -234,6 +251,11 @@ func (a *Allocator) domain(name string) *domain {
 func (d *domain) free(addr netip.Addr) bool {
 	_, held := d.held[addr]
 	return !held && d.gateways[addr] == 0
+}
+
+// canBeGateway reports whether a free address can be the gateway of a new block.
+func (a *Allocator) canBeGateway(elan ELAN, addr netip.Addr) bool {
+	return a.GatewayFits == nil || a.GatewayFits(elan, addr)
 }
 
 func host(addr netip.Addr) netip.Prefix { return netip.PrefixFrom(addr, addr.BitLen()) }

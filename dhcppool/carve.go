@@ -24,8 +24,8 @@ type size struct {
 }
 
 // Allocate chooses an address for the owner from the network's pools of one family: from the
-// blocks of the ELAN, else from a new block. The error is an *ExhaustedError.
-func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (netip.Addr, Block, error) {
+// blocks of the ELAN, else from a new block, else from the blocks of others. The error is an *ExhaustedError.
+func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string, others ...ELAN) (netip.Addr, Block, error) {
 	d := a.domain(elan.Domain)
 	var tried []Pool
 	for _, p := range a.pools[network] {
@@ -40,6 +40,14 @@ func (a *Allocator) Allocate(elan ELAN, network string, v6 bool, owner string) (
 		if b != nil {
 			a.hold(d, addr, owner, b)
 			return addr, b.Block, nil
+		}
+	}
+	for _, other := range others {
+		for _, p := range tried {
+			if addr, b := a.fromBlocks(d, other, p); b != nil {
+				a.hold(d, addr, owner, b)
+				return addr, b.Block, nil
+			}
 		}
 	}
 	return netip.Addr{}, Block{}, &ExhaustedError{network, elan.Name, tried}
@@ -121,7 +129,7 @@ func firstSizes(elan ELAN, p Pool) (due, smallest int) {
 	if p.Subnet.Addr().Is6() {
 		due, smallest = firstBits6, smallestBits6
 	}
-	if p.Network == elan.Name {
+	if p.Network == elan.Name || p.Network == elan.Own {
 		due = whole
 	}
 	return max(due, whole), max(smallest, whole)
@@ -153,7 +161,7 @@ func (a *Allocator) carveSize(d *domain, elan ELAN, p Pool, bits int) (netip.Add
 			c = after(larger(c, other.Prefix), bits)
 			continue
 		}
-		if addr, b := newBlock(d, elan, p, c).first(d); b != nil {
+		if addr, b := a.newBlock(d, elan, p, c).first(d); b != nil {
 			a.insert(b)
 			return addr, b
 		}
@@ -189,8 +197,9 @@ func larger(p, q netip.Prefix) netip.Prefix {
 // newBlock returns a block for the ELAN. It returns nil if no address of the block can be its
 // gateway, or if its network or broadcast address is held. An address in except is not used
 // as gateway.
-func newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip.Addr) *block {
-	gateway, found := gatewayOf(d, p, prefix, except)
+func (a *Allocator) newBlock(d *domain, elan ELAN, p Pool, prefix netip.Prefix, except ...netip.Addr) *block {
+	fits := func(x netip.Addr) bool { return d.free(x) && !slices.Contains(except, x) && a.canBeGateway(elan, x) }
+	gateway, found := gatewayOf(p, prefix, fits)
 	if !found || !d.edgesFree(prefix) {
 		return nil
 	}
@@ -221,10 +230,9 @@ func (b *block) first(d *domain) (netip.Addr, *block) {
 	return addr, b
 }
 
-// gatewayOf returns the pool's gateway if it is in the block, else the block's first address
-// that can be handed out.
-func gatewayOf(d *domain, p Pool, prefix netip.Prefix, except []netip.Addr) (netip.Addr, bool) {
-	fits := func(x netip.Addr) bool { return d.free(x) && !slices.Contains(except, x) }
+// gatewayOf returns the pool's gateway if it is in the block and fits, else the block's first address
+// that can be handed out and fits.
+func gatewayOf(p Pool, prefix netip.Prefix, fits func(netip.Addr) bool) (netip.Addr, bool) {
 	first, last := usable(prefix)
 	if first.Compare(p.Gateway) <= 0 && p.Gateway.Compare(last) <= 0 && fits(p.Gateway) {
 		return p.Gateway, true
@@ -245,11 +253,7 @@ func (p Pool) BlockBits() int {
 
 // Blocks returns the number of blocks of BlockBits in the pool's range. The first and the last
 // may have fewer addresses than the others.
-func (p Pool) Blocks() float64 {
-	n := p.normal()
-	first, last := netip.PrefixFrom(n.From, p.BlockBits()).Masked().Addr(), netip.PrefixFrom(n.To, p.BlockBits()).Masked().Addr()
-	return distance(first, last)/math.Exp2(float64(p.Subnet.Addr().BitLen()-p.BlockBits())) + 1
-}
+func (p Pool) Blocks() float64 { return p.addresses(p.BlockBits()) / p.sizeOf(p.BlockBits()) }
 
 // distance returns b minus a, for two addresses of one family.
 func distance(a, b netip.Addr) float64 {

@@ -8,24 +8,28 @@ import (
 // Gateways of addresses that are neither in a pool nor in the node's pod-cidr: link-local
 // addresses, which several ELANs may share.
 var (
-	linkGateway4 = netip.AddrFrom4([4]byte{169, 254, 1, 1})
-	linkGateway6 = netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: 1})
+	LinkGateway4 = netip.AddrFrom4([4]byte{169, 254, 1, 1})
+	LinkGateway6 = netip.AddrFrom16([16]byte{0: 0xfe, 1: 0x80, 15: 1})
 )
 
 // Claim is a request for one given address.
 type Claim struct {
 	ELAN    ELAN
+	Holder  ELAN   // of the block around the address; zero: the ELAN itself
 	Network string // of the pools that serve the ELAN; empty if there are none
 	Address netip.Addr
 	Owner   string
 	NodeNet netip.Prefix // the node's pod-cidr; may be zero
 }
 
-// Claim gives the owner the requested address: in a block of the ELAN if there is one or one
-// can be carved, else behind a block that contains only a gateway. An owner that holds the
+// Claim gives the owner the requested address: in a block of the holder if there is one or one
+// can be carved, else behind a block of the ELAN that contains only a gateway. An owner that holds the
 // address already may claim it for another ELAN. The error is a *TakenError or an
 // *InvalidError; then nothing has changed.
 func (a *Allocator) Claim(c Claim) (Block, error) {
+	if c.Holder == (ELAN{}) {
+		c.Holder = c.ELAN
+	}
 	d := a.domain(c.ELAN.Domain)
 	before, held := d.held[c.Address]
 	if held && before.owner != c.Owner {
@@ -38,7 +42,7 @@ func (a *Allocator) Claim(c Claim) (Block, error) {
 	}
 	b := cover
 	switch {
-	case cover != nil && cover.ELAN != c.ELAN:
+	case cover != nil && cover.ELAN != c.Holder:
 		b = nil
 	case cover == nil && pooled:
 		b = a.carveAround(d, c, pool)
@@ -78,16 +82,16 @@ func inside(p netip.Prefix, addr netip.Addr) bool {
 	return first.Compare(addr) <= 0 && addr.Compare(last) <= 0
 }
 
-// carveAround gives the ELAN the block of a pool around the requested address, of the first
+// carveAround gives the holder the block of a pool around the requested address, of the first
 // size or the largest smaller one that is free. It returns nil if there is none.
 func (a *Allocator) carveAround(d *domain, c Claim, p Pool) *block {
-	due, smallest := firstSizes(c.ELAN, p)
+	due, smallest := firstSizes(c.Holder, p)
 	for bits := due; bits <= smallest; bits++ {
 		prefix := netip.PrefixFrom(c.Address, bits).Masked()
 		if !inside(prefix, c.Address) || d.blocks.overlap(prefix) != nil || a.networks[p.Network].overlap(prefix) != nil {
 			continue
 		}
-		if b := newBlock(d, c.ELAN, p, prefix, c.Address); b != nil {
+		if b := a.newBlock(d, c.Holder, p, prefix, c.Address); b != nil {
 			a.insert(b)
 			return b
 		}
@@ -97,7 +101,7 @@ func (a *Allocator) carveAround(d *domain, c Claim, p Pool) *block {
 
 // single returns the block that contains only the gateway of the requested address.
 func (a *Allocator) single(d *domain, c Claim) *block {
-	gateway := singleGateway(d, c)
+	gateway := a.singleGateway(d, c)
 	if b := a.blocks[blockKey{c.ELAN.Name, host(gateway)}]; b != nil {
 		return b
 	}
@@ -107,17 +111,17 @@ func (a *Allocator) single(d *domain, c Claim) *block {
 }
 
 // singleGateway returns the first address of the node's pod-cidr, if the pod-cidr contains the
-// requested address and the first address is free; else a link-local address.
-func singleGateway(d *domain, c Claim) netip.Addr {
-	link := linkGateway4
+// requested address and the first address can be a gateway; else a link-local address.
+func (a *Allocator) singleGateway(d *domain, c Claim) netip.Addr {
+	link := LinkGateway4
 	if c.Address.Is6() {
-		link = linkGateway6
+		link = LinkGateway6
 	}
 	if !c.NodeNet.IsValid() || !c.NodeNet.Contains(c.Address) {
 		return link
 	}
 	gateway, _ := usable(c.NodeNet.Masked())
-	if _, held := d.held[gateway]; held || gateway == c.Address || unusable(gateway) != "" {
+	if _, held := d.held[gateway]; held || gateway == c.Address || unusable(gateway) != "" || !a.canBeGateway(c.ELAN, gateway) {
 		return link
 	}
 	if cover := d.blocks.overlap(host(gateway)); cover != nil && (gateway == cover.Gateway || !inside(cover.Prefix, gateway)) {

@@ -7,10 +7,13 @@ import (
 	"strings"
 )
 
+// OfNode is how the name of an ELAN begins that is all networks of a node; the address of the node follows.
+const OfNode = "node "
+
 // ExhaustedError reports that a network's pools have no free address.
 type ExhaustedError struct {
 	Network string
-	ELAN    string // that requested an address; empty if there is none
+	ELAN    string // the ELAN or the node that requested an address; empty if there is none
 	Pools   []Pool // the pools that were tried
 }
 
@@ -28,6 +31,11 @@ func (e *ExhaustedError) Error() string {
 	}
 	if e.ELAN != "" && e.ELAN != e.Network {
 		how = ", given out in blocks for each node and namespace"
+	}
+	if node, found := strings.CutPrefix(e.ELAN, OfNode); found {
+		if of = " for node " + node; node != e.Network {
+			how = ", given out in blocks for each node"
+		}
 	}
 	return fmt.Sprintf("pool %q has no address left%s (%s%s); widen allocate-from and allocate-to or post a further subnet",
 		e.Network, of, strings.Join(sizes, ", "), how)

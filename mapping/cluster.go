@@ -24,7 +24,7 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
 	addNodes(m, v, s.Limits.NodeGateways)
-	problems := slices.Concat(v.Damaged, v.Misaddressed, v.EgressProblems)
+	problems := slices.Concat(v.Damaged, v.AddressProblems, v.EgressProblems)
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
 	}
@@ -33,7 +33,9 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 		m.Add(netvirt.Transit{RouteTarget: target})
 		if v.Networks != nil && !v.Networks.Isolated {
 			problems = append(problems, joinNodes(m, v, target)...)
-			addEgressIPs(m, v, target, all)
+			if !s.Separates() {
+				addEgressIPs(m, v, target, all)
+			}
 		}
 	}
 	problems = append(problems, s.gateways(m, v)...)
@@ -53,7 +55,11 @@ func addNodes(m netvirt.Model, v coe.ClusterView, gateways bool) {
 	if gateways {
 		for _, b := range v.Blocks {
 			if node, _, err := netvirt.ParseELANName(b.ELAN); err == nil {
-				of[node] = append(of[node], netip.PrefixFrom(b.Gateway, b.Prefix.Bits()))
+				network := b.Prefix
+				if b.Shared.IsValid() {
+					network = b.Shared
+				}
+				of[node] = append(of[node], netip.PrefixFrom(b.Gateway, network.Bits()))
 			}
 		}
 	}

@@ -2,6 +2,8 @@ package mapping
 
 import (
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -26,6 +28,23 @@ func addEgressIPs(m netvirt.Model, v coe.ClusterView, transit string, all *polic
 		}
 		m.Add(o)
 	}
+}
+
+// egressOf returns the first EgressIP that selects the pod with an address; nil if none does.
+func (b *builder) egressOf(a netip.Addr) *coe.EgressIP {
+	if b.policies == nil || len(b.policies.egress) == 0 || b.pods[a] == nil {
+		return nil
+	}
+	if b.selected == nil {
+		b.selected = map[string]*coe.EgressIP{}
+		for _, p := range b.Pods {
+			labels := coe.PodLabels(b.policies.labels, p.Labels)
+			if i := slices.IndexFunc(b.policies.egress, func(e *coe.EgressIP) bool { return e.Pods.Matches(labels) }); i >= 0 {
+				b.selected[p.UID] = b.policies.egress[i]
+			}
+		}
+	}
+	return b.selected[b.pods[a].PodUID]
 }
 
 // sharedEgress adds a problem for each EgressIP that selects a pod of the namespace that another one selects too,

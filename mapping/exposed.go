@@ -1,8 +1,6 @@
 package mapping
 
 import (
-	"fmt"
-	"iter"
 	"net/netip"
 	"slices"
 
@@ -10,8 +8,8 @@ import (
 )
 
 // ExposedPorts returns the ports on which nodes answer for the services of a namespace: ports of nodes, of
-// external addresses, of cluster addresses if nodes balance, and of health checks. Like the model it is pure. Agents of nodes need it, and no
-// backend does.
+// external addresses, of cluster addresses if nodes balance or only endpoints on a node may serve its programs, and of
+// health checks. Like the model it is pure. Agents of nodes need it, and no backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 	b := newBuilder(v, s, &mapped{}, nil)
 	exposures := b.exposures()
@@ -24,6 +22,7 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		service *coe.Service // that of is about
 		of      exposedTargets
 		direct  int // endpoints to which nodes lead themselves
+		shared  int // endpoints to which nodes lead their own programs
 	)
 	for _, e := range exposures {
 		accepted, found := targets[e.service]
@@ -36,13 +35,34 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		p := b.exposedPort(e, of)
 		if !b.nodesBalance() { // else nothing else leads to endpoints
 			if direct+len(p.Direct) > coe.MaxDirectEndpoints {
-				p.Direct, p.Sticky = nil, false
+				p.Direct, p.Affinity = nil, 0
 			}
 			direct += len(p.Direct)
+			shared += b.share(e, &p, of.all, coe.MaxSharedEndpoints-shared)
 		}
 		all = append(all, p)
 	}
 	return all
+}
+
+// share decides whether every node has the endpoints of a local node port on all nodes, of which there may be free more. It
+// returns how many every node has.
+func (b *builder) share(e exposure, p *coe.ExposedPort, all []target, free int) int {
+	if !p.Local || !e.at.Address.IsUnspecified() {
+		return 0
+	}
+	var list []netip.AddrPort
+	for node, here := range p.Endpoints {
+		if node.Is4() == e.to.Is4() { // programs ask a node at this address
+			list = append(list, here...)
+		}
+	}
+	if len(list) == 0 || len(list) > min(free, coe.MaxExposedEndpoints) {
+		return 0
+	}
+	slices.SortFunc(list, netip.AddrPort.Compare)
+	p.Shared, p.Every = true, slices.Equal(list, b.sortedEndpoints(e, all))
+	return len(list)
 }
 
 // Exposure is a port on which nodes answer for a service, and where it leads.
@@ -65,16 +85,21 @@ func (b *builder) allExposures(targets map[*coe.Service][]target) (all []Exposur
 	var (
 		service *coe.Service // that of is about
 		of      exposedTargets
+		shared  int // endpoints to which nodes lead their own programs
 	)
 	for _, e := range b.exposures() {
 		accepted, found := targets[e.service]
-		if !found || e.health {
+		if !found || e.health || e.own {
 			continue
 		}
 		if e.service != service {
 			service, of = e.service, b.exposedTargets(e.service, accepted)
 		}
-		all = append(all, Exposure{ExposedPort: b.exposedPort(e, of), Service: e.service, All: b.sortedEndpoints(e, accepted)})
+		p := b.exposedPort(e, of)
+		if !b.nodesBalance() {
+			shared += b.share(e, &p, accepted, coe.MaxSharedEndpoints-shared)
+		}
+		all = append(all, Exposure{ExposedPort: p, Service: e.service, All: b.sortedEndpoints(e, accepted)})
 	}
 	return all
 }
@@ -103,10 +128,11 @@ func (b *builder) acceptedTargets() map[*coe.Service][]target {
 // external addresses of a service have the same.
 type exposedTargets struct {
 	all []target
-	// byNode has the targets that are pods of the namespace, if the service is local.
-	byNode map[netip.Addr][]target
-	local  map[portOfFamily]map[netip.Addr][]netip.AddrPort
-	direct map[portOfFamily][]netip.AddrPort
+	// byNode has the targets that are pods of the namespace, if the service is local, and onNode also those that are
+	// addresses of nodes, if it is local for clients of its cluster addresses.
+	byNode, onNode map[netip.Addr][]target
+	local, near    map[portOfFamily]map[netip.Addr][]netip.AddrPort
+	direct         map[portOfFamily][]netip.AddrPort
 }
 
 type portOfFamily struct {
@@ -118,17 +144,40 @@ type portOfFamily struct {
 
 func (b *builder) exposedTargets(s *coe.Service, targets []target) exposedTargets {
 	of := exposedTargets{
-		targets, map[netip.Addr][]target{}, map[portOfFamily]map[netip.Addr][]netip.AddrPort{}, map[portOfFamily][]netip.AddrPort{},
+		all: targets, byNode: map[netip.Addr][]target{}, onNode: map[netip.Addr][]target{},
+		local: map[portOfFamily]map[netip.Addr][]netip.AddrPort{}, near: map[portOfFamily]map[netip.Addr][]netip.AddrPort{},
+		direct: map[portOfFamily][]netip.AddrPort{},
 	}
-	if !s.Local && (!s.InternalLocal || !b.nodesBalance()) {
+	if !s.Local && !s.InternalLocal {
 		return of
 	}
 	for _, t := range targets {
 		if l := b.pods[t.addr]; l != nil {
 			of.byNode[l.Node] = append(of.byNode[l.Node], t)
+			of.onNode[l.Node] = append(of.onNode[l.Node], t)
+		} else if s.InternalLocal {
+			for _, node := range b.nodesAt(t.addr) {
+				of.onNode[node] = append(of.onNode[node], t)
+			}
 		}
 	}
 	return of
+}
+
+// nodesAt returns the nodes that have an internal address. Several can report the same second one.
+func (b *builder) nodesAt(a netip.Addr) []netip.Addr {
+	if b.Nodes[a] != nil {
+		return []netip.Addr{a}
+	}
+	if b.secondIPs == nil {
+		b.secondIPs = map[netip.Addr][]netip.Addr{}
+		for node, n := range b.Nodes {
+			if n.SecondIP.IsValid() {
+				b.secondIPs[n.SecondIP] = append(b.secondIPs[n.SecondIP], node)
+			}
+		}
+	}
+	return b.secondIPs[a]
 }
 
 // exposedPort returns the record of an exposure of a service with targets.
@@ -146,23 +195,27 @@ func (b *builder) exposedPort(e exposure, of exposedTargets) coe.ExposedPort {
 	if b.restricts(e.service, p.Address) {
 		p.Restricted, p.Sources = true, e.service.SourceRanges
 	}
-	p.Local = e.service.Local
+	p.Local, p.Own = e.service.Local, e.own
+	targets := of.byNode
 	if e.cluster {
-		p.Local = e.service.InternalLocal
+		p.Local, targets = e.service.InternalLocal, of.onNode
 	}
 	if p.Local {
 		if _, known := of.local[port]; !known {
-			of.local[port] = b.endpointsByNode(e, of.byNode)
+			of.local[port] = b.endpointsByNode(e, targets)
 		}
 		p.Endpoints = of.local[port]
 		p.Refuses = len(p.Endpoints) == 0 && len(b.sortedEndpoints(e, of.all)) == 0
 	} else {
 		if _, known := of.direct[port]; !known {
 			of.direct[port] = b.directEndpoints(e, of)
+			of.near[port], _ = b.nearEndpoints(e, of.all)
 		}
-		p.Direct = of.direct[port]
+		p.Direct, p.Endpoints = of.direct[port], of.near[port]
 	}
-	p.Sticky = e.service.Affinity != 0 && (p.Local || len(p.Direct) > 0)
+	if p.Local || len(p.Direct) > 0 {
+		p.Affinity = e.affinity
+	}
 	return p
 }
 
@@ -194,195 +247,6 @@ func (b *builder) sortedEndpoints(e exposure, targets []target) []netip.AddrPort
 	list := b.endpoints(e.service, e.to.Is4(), e.port, targets)
 	slices.SortFunc(list, netip.AddrPort.Compare)
 	return slices.Compact(list)
-}
-
-// exposure is a port of a service that nodes answer on.
-type exposure struct {
-	service *coe.Service
-	at      coe.VIP    // a port of nodes at the unspecified address of a family, of an external address, or of a cluster address
-	to      netip.Addr // the cluster address of the service, of the same family
-	port    coe.ServicePort
-	health  bool // nodes answer health checks themselves, and port is zero
-	cluster bool // at is a port of the cluster address
-}
-
-// exposures returns the node ports and the ports of external addresses that the namespace has claimed. A
-// port belongs to the first service that has it, and is a problem of the others.
-func (b *builder) exposures() (all []exposure) {
-	owners, external := map[coe.VIP]*coe.Service{}, 0
-	for _, s := range b.Services {
-		to := b.ledTo(s)
-		if s.Excess() != "" {
-			continue
-		}
-		b.unreachable(s, to)
-		b.unserved6(s)
-		if len(to) == 0 {
-			continue
-		}
-		for e := range b.clusterPortsOf(s, to) {
-			if owners[e.at] == nil { // the mapping of services reports others
-				owners[e.at] = s
-				all = append(all, e)
-			}
-		}
-		for e := range b.nodePortsOf(s) {
-			if owner := owners[e.at]; owner != nil {
-				b.serviceProblem(s, coe.AddressTaken, fmt.Sprintf(
-					"node port %s %d belongs to service %s (%s); choose another port for one of the two services", e.at.Protocol, e.at.Port, owner.Name, owner.UID))
-				continue
-			}
-			owners[e.at] = s
-			all = append(all, e.inFamilies(to)...)
-		}
-		reported := false
-		for e := range b.externalPortsOf(s, to) {
-			if owner := owners[e.at]; owner != nil {
-				if !reported { // one problem is enough: there may be hundreds
-					b.addressTaken(s, e.at, owner)
-				}
-				reported = true
-				continue
-			}
-			if external++; external > coe.MaxExternalPorts {
-				b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
-					"nodes do not lead to all of its external addresses, and nobody reaches load balancer addresses with loadBalancerSourceRanges: "+
-						"the external addresses of the namespace have more than %d ports; use another namespace, or remove external addresses", coe.MaxExternalPorts))
-				break
-			}
-			owners[e.at] = s
-			all = append(all, e)
-		}
-	}
-	return all
-}
-
-// inFamilies returns a node port once for each family of the cluster addresses that nodes lead to. Health checks have no
-// family.
-func (e exposure) inFamilies(to []netip.Addr) (all []exposure) {
-	if e.health {
-		return []exposure{e}
-	}
-	for _, e.to = range to {
-		if e.at.Address = netip.IPv4Unspecified(); e.to.Is6() {
-			e.at.Address = netip.IPv6Unspecified()
-		}
-		all = append(all, e)
-	}
-	return all
-}
-
-// unserved6 reports that nobody reaches the IPv6 cluster addresses of a service, if nodes balance: they lead to services of
-// IPv4 only.
-func (b *builder) unserved6(s *coe.Service) {
-	if i := slices.IndexFunc(b.clusterAddresses(s), netip.Addr.Is6); i >= 0 && b.nodesBalance() {
-		b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
-			"nobody reaches its cluster address %s: on OpenDaylight nodes lead to services of IPv4 only", b.clusterAddresses(s)[i]))
-	}
-}
-
-// clusterPortsOf returns the ports of a service at its cluster addresses, if nodes balance.
-func (b *builder) clusterPortsOf(s *coe.Service, to []netip.Addr) iter.Seq[exposure] {
-	return func(yield func(exposure) bool) {
-		if !b.nodesBalance() {
-			return
-		}
-		for _, a := range to {
-			for _, p := range s.Ports {
-				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
-				if p.Port != 0 && !yield(exposure{service: s, at: at, to: a, port: p, cluster: true}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// nodePortsOf returns the claimed node ports of a service, without a family.
-func (b *builder) nodePortsOf(s *coe.Service) iter.Seq[exposure] {
-	return func(yield func(exposure) bool) {
-		if !b.servesNodePorts() {
-			return
-		}
-		for _, p := range s.Ports {
-			at := coe.PortOnNodes(p.Protocol, p.NodePort)
-			if p.NodePort != 0 && b.VIPs[at] && !yield(exposure{service: s, at: at, port: p}) {
-				return
-			}
-		}
-		if at := coe.PortOnNodes("tcp", s.HealthPort); s.Local && s.HealthPort != 0 && b.VIPs[at] {
-			yield(exposure{service: s, at: at, health: true})
-		}
-	}
-}
-
-// externalPortsOf returns the claimed ports of a service's external addresses, if nodes lead to them: to the cluster
-// address of the same family. A cluster address of the namespace is not external: nodes route it.
-func (b *builder) externalPortsOf(s *coe.Service, to []netip.Addr) iter.Seq[exposure] {
-	return func(yield func(exposure) bool) {
-		if !b.ManagementPorts {
-			return
-		}
-		for _, a := range s.ExternalIPs {
-			cluster := sameFamily(to, a)
-			if !cluster.IsValid() || b.restricts(s, a) && len(s.SourceRanges) > coe.MaxSourceRanges {
-				continue
-			}
-			for _, p := range s.Ports {
-				at := coe.VIP{Address: a, Protocol: p.Protocol, Port: p.Port}
-				if b.VIPs[at] && !yield(exposure{service: s, at: at, to: cluster, port: p}) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// unreachable reports that nobody reaches the restricted addresses of a service, because nodes cannot lead there.
-// to are its cluster addresses that nodes lead to.
-func (b *builder) unreachable(s *coe.Service, to []netip.Addr) {
-	i := slices.IndexFunc(s.LoadBalancerIPs, func(a netip.Addr) bool {
-		return b.restricts(s, a) && (!sameFamily(to, a).IsValid() || len(s.Ports) == 0 || len(s.SourceRanges) > coe.MaxSourceRanges)
-	})
-	switch {
-	case i < 0:
-	case len(s.SourceRanges) > coe.MaxSourceRanges:
-		b.serviceProblem(s, coe.TooLarge, fmt.Sprintf(
-			"nobody reaches its load balancer addresses: it has more than %d loadBalancerSourceRanges; combine them", coe.MaxSourceRanges))
-	default:
-		b.unenforced("service", s.UID, s.Name, fmt.Sprintf(
-			"nobody reaches its load balancer address %s: loadBalancerSourceRanges need a port, a cluster IP of the same family, and a prefix of this family in --node-network",
-			s.LoadBalancerIPs[i]))
-	}
-}
-
-// restricts reports whether only some clients reach an address of a service. The nodes lead all clients to it,
-// also pods: a load balancer of OVN does not know sources.
-func (b *builder) restricts(s *coe.Service, a netip.Addr) bool {
-	return b.ManagementPorts && s.Restricted && slices.Contains(s.LoadBalancerIPs, a)
-}
-
-// ledTo returns the cluster addresses of a service that nodes lead clients to, one of each family.
-func (b *builder) ledTo(s *coe.Service) (all []netip.Addr) {
-	for _, a := range b.clusterAddresses(s) {
-		if b.nodesHave(a) && !sameFamily(all, a).IsValid() && b.holds(s, a, "", 0) {
-			all = append(all, a)
-		}
-	}
-	return all
-}
-
-// nodesHave reports whether nodes have addresses of the family of an address in the network of the pods.
-func (b *builder) nodesHave(a netip.Addr) bool { return a.Is4() || b.NodesIPv6 }
-
-// sameFamily returns the first of some addresses that has the family of another one; zero if none has.
-func sameFamily(all []netip.Addr, as netip.Addr) netip.Addr {
-	for _, a := range all {
-		if a.Is4() == as.Is4() {
-			return a
-		}
-	}
-	return netip.Addr{}
 }
 
 // addressesOf returns the leases of interfaces by address.
@@ -431,7 +295,7 @@ func (b *builder) readyByNode(targets map[netip.Addr][]target) map[netip.Addr]in
 // unserved returns the settings of a service about clients outside the cluster that have no effect.
 func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 	to := slices.DeleteFunc(slices.Clone(b.clusterAddresses(s)), func(a netip.Addr) bool { return !b.nodesHave(a) })
-	led := func(a netip.Addr) bool { return b.ManagementPorts && len(s.Ports) > 0 && sameFamily(to, a).IsValid() }
+	led := func(a netip.Addr) bool { return b.leadsClients() && len(s.Ports) > 0 && sameFamily(to, a).IsValid() }
 	ports := len(to) > 0 && b.servesNodePorts()
 	exposes := slices.ContainsFunc(s.Ports, func(p coe.ServicePort) bool { return p.NodePort != 0 })
 	for ignored, is := range map[coe.Ignored]bool{
@@ -439,7 +303,7 @@ func (b *builder) unserved(s *coe.Service) (out coe.Ignored) {
 		coe.ExternalAddress:     slices.ContainsFunc(s.ExternalIPs, func(a netip.Addr) bool { return !led(a) && !b.restricts(s, a) }),
 		coe.ExternalPolicyLocal: s.Local && (!exposes || !ports) && !slices.ContainsFunc(s.ExternalIPs, led),
 		coe.HealthCheck:         s.Local && s.HealthPort != 0 && !ports,
-		coe.SourceRanges:        s.Restricted && !b.ManagementPorts,
+		coe.SourceRanges:        s.Restricted && !b.leadsClients(),
 	} {
 		if is {
 			out |= ignored

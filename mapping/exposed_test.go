@@ -35,6 +35,13 @@ func unmanaged() mapping.Settings {
 	return s
 }
 
+// separating are settings in which ACLs keep namespaces apart. Nodes have management ports.
+func separating() mapping.Settings {
+	s := settings
+	s.Isolation = mapping.IsolationACLs
+	return s
+}
+
 // exposedView has a service with two node ports, and its endpoints: a pod of the namespace that is ready,
 // one that drains, and an address of something else.
 func exposedView(change func(*coe.Service)) coe.View {
@@ -71,7 +78,8 @@ func TestExposedPorts(t *testing.T) {
 
 	v = exposedView(func(s *coe.Service) { s.Local, s.Affinity = true, 10800 })
 	node := v.Leases[0].Node
-	web.Local, web.Sticky, dns.Local, dns.Sticky = true, true, true, true
+	web.Local, web.Affinity, dns.Local, dns.Affinity = true, 10800, true, 10800
+	web.Shared, dns.Shared = true, true
 	at := func(text string) map[netip.Addr][]netip.AddrPort {
 		return map[netip.Addr][]netip.AddrPort{node: {netip.MustParseAddrPort(text)}}
 	}
@@ -81,9 +89,11 @@ func TestExposedPorts(t *testing.T) {
 	v.Endpoints[0].Addresses = v.Endpoints[0].Addresses[1:]
 	web.Endpoints, dns.Endpoints = at("10.11.2.29:8080"), at("10.11.2.29:5353")
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "the node has no other")
+	require.False(t, web.Every, "one is not a pod")
 
 	v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = []netip.Addr{netip.MustParseAddr("172.30.1.9")}, nil
 	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
+	web.Shared, dns.Shared = false, false
 	require.Equal(t, []coe.ExposedPort{web, dns}, mapping.ExposedPorts(v, exposing()), "clients wait: there is an endpoint elsewhere")
 
 	v.Endpoints[0].Ports = v.Endpoints[0].Ports[:1]
@@ -126,10 +136,11 @@ func TestExposedPortsOfIPv6(t *testing.T) {
 		return map[netip.Addr][]netip.AddrPort{node: {netip.MustParseAddrPort(text)}}
 	}
 	four := coe.ExposedPort{
-		Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:80"), Local: true, Endpoints: at("10.11.2.28:8080"),
+		Protocol: "tcp", Port: 30080, Namespace: v.Namespace, To: netip.MustParseAddrPort("10.96.0.20:80"), Local: true, Endpoints: at("10.11.2.28:8080"), Shared: true,
 	}
 	six := four
 	six.Address, six.To, six.Endpoints = netip.IPv6Unspecified(), netip.MustParseAddrPort("[fd00:96::1]:80"), at("[fd42::28]:8080")
+	six.Shared = false // nodes have IPv4 addresses
 	health := coe.ExposedPort{
 		Protocol: "tcp", Port: 30099, Namespace: v.Namespace, Health: &coe.ReadyCount{Service: "web", Ready: map[netip.Addr]int{node: 1}},
 	}
@@ -311,10 +322,15 @@ func TestRestrictedAddresses(t *testing.T) {
 	_, problems = mapping.Map(v, exposing())
 	require.Contains(t, fmt.Sprint(problems), "nobody reaches its load balancer addresses: it has more than 100 loadBalancerSourceRanges")
 
-	v = view(1)
-	model, problems = mapping.Map(v, unmanaged())
-	require.Contains(t, fmt.Sprint(model), "192.0.2.11:80")
-	require.Contains(t, fmt.Sprint(problems), "loadBalancerSourceRanges are not enforced")
+	for name, s := range map[string]mapping.Settings{"no management ports": unmanaged(), "ACLs keep namespaces apart": separating()} {
+		v = view(1)
+		model, problems = mapping.Map(v, s)
+		require.Contains(t, fmt.Sprint(model), "192.0.2.11:80", name)
+		require.Contains(t, fmt.Sprint(problems), "loadBalancerSourceRanges are not enforced", name)
+		require.Contains(t, fmt.Sprint(problems), coe.ExternalAddress.String(), name)
+		require.Empty(t, mapping.ExposedPorts(v, s), name)
+		require.Empty(t, mapping.Reaches(v, s)[0].Exposed, name)
+	}
 }
 
 // Nodes lead to no service that exceeds a limit: the external addresses count with the endpoints, also those with
@@ -389,6 +405,31 @@ func TestManyExposedAddresses(t *testing.T) {
 	require.Len(t, mapping.ExposedPorts(v, exposing()), coe.MaxExternalPorts)
 	_, problems := mapping.Map(v, exposing())
 	require.Len(t, slices.DeleteFunc(problems, func(p coe.Problem) bool { return p.Reason != coe.TooLarge }), 1)
+}
+
+// If nodes balance, they lead a limited number of ports of cluster addresses for a namespace.
+func TestManyClusterPorts(t *testing.T) {
+	balanced := exposing()
+	balanced.Limits.NodesBalance = true
+	v := exposedView(func(*coe.Service) {})
+	first := *v.Services[0]
+	v.Services = nil
+	for n := range coe.MaxClusterPorts/100 + 1 {
+		s := first
+		s.UID, s.Name, s.Ports = fmt.Sprintf("s%03d", n), fmt.Sprint("s", n), nil
+		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(n), 1})}
+		for i := range 100 {
+			s.Ports = append(s.Ports, coe.ServicePort{Name: fmt.Sprint("p", i), Protocol: "tcp", Port: uint16(1 + i)})
+		}
+		v.VIPs[coe.VIP{Address: s.ClusterIPs[0]}] = true
+		v.Services = append(v.Services, &s)
+	}
+	require.Len(t, mapping.ExposedPorts(v, balanced), coe.MaxClusterPorts)
+	_, problems := mapping.Map(v, balanced)
+	excess := slices.DeleteFunc(problems, func(p coe.Problem) bool { return p.Reason != coe.TooLarge })
+	require.Len(t, excess, 1)
+	require.Equal(t, v.Services[len(v.Services)-1].UID, excess[0].UID)
+	require.Empty(t, mapping.ExposedPorts(v, exposing()), "otherwise the backend has them")
 }
 
 // The limits of endpoints count a service once, however many node ports it has. A node gets as many
@@ -471,10 +512,11 @@ func TestDirectEndpoints(t *testing.T) {
 		v.Leases = append(v.Leases, &lease)
 		v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = pods(2), nil
 		c.change(&v)
-		port := mapping.ExposedPorts(v, exposing())[0]
+		ports := mapping.ExposedPorts(v, exposing())
+		port := ports[len(ports)-1]
 		require.Len(t, port.Direct, c.want, name)
 		require.True(t, slices.IsSortedFunc(port.Direct, netip.AddrPort.Compare), name)
-		require.Equal(t, c.sticky, port.Sticky, name)
+		require.Equal(t, c.sticky, port.Affinity != 0, name)
 		require.Empty(t, port.Endpoints, name)
 		require.Equal(t, netip.MustParseAddrPort("10.96.0.20:80"), port.To, name)
 	}
@@ -593,4 +635,146 @@ func TestClusterAddresses(t *testing.T) {
 	require.Empty(t, port.Addresses(), "and no route leads there")
 	m, _ = mapping.Map(v, exposing())
 	require.NotContains(t, m, port.Key())
+}
+
+// internal returns ports of the cluster address of a service with internalTrafficPolicy Local.
+func internal(v coe.View, s mapping.Settings) (all []coe.ExposedPort) {
+	for _, p := range mapping.ExposedPorts(v, s) {
+		if p.Own {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// TestInternalLocal: nodes lead their own programs to the endpoints on the node: pods of the namespace, and addresses of the
+// node. Without any endpoint they refuse their programs. Clients elsewhere are not led.
+func TestInternalLocal(t *testing.T) {
+	to := netip.MustParseAddrPort
+	v := exposedView(func(s *coe.Service) { s.InternalLocal, s.Affinity = true, 10800 })
+	second, other := netip.MustParseAddr("fd12::1"), netip.MustParseAddr("192.168.33.13")
+	v.Nodes[node1].SecondIP = second
+	v.Nodes[other] = &coe.Node{UID: "n2", HostName: "node2", InternalIP: other, SecondIP: second}
+	v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, other, second)
+	web := coe.ExposedPort{
+		Address: netip.MustParseAddr("10.96.0.20"), Own: true, Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: to("10.96.0.20:80"), Local: true, Affinity: 10800,
+		Endpoints: map[netip.Addr][]netip.AddrPort{node1: {to("10.11.2.28:8080")}, other: {to("192.168.33.13:8080")}},
+	}
+	dns := web
+	dns.Protocol, dns.Port, dns.To = "udp", 53, to("10.96.0.20:53")
+	dns.Endpoints = map[netip.Addr][]netip.AddrPort{node1: {to("10.11.2.28:5353")}, other: {to("192.168.33.13:5353")}}
+	none := coe.ExposedPort{
+		Address: web.Address, Own: true, Protocol: "tcp", Port: 9, Namespace: v.Namespace, To: to("10.96.0.20:9"), Local: true, Affinity: 10800, Refuses: true,
+		Endpoints: map[netip.Addr][]netip.AddrPort{},
+	}
+	require.Equal(t, []coe.ExposedPort{web, dns, none}, internal(v, exposing()))
+	require.Equal(t, "own/tcp/80/10.96.0.20", web.Name())
+	require.Equal(t, []coe.ExposedPort{web, dns, none}, mapping.ExposedPorts(v, settings), "node ports are not needed")
+	require.Empty(t, internal(v, unmanaged()))
+	six := internal(v, dual())
+	require.Len(t, six, 6)
+	require.Equal(t, map[netip.Addr][]netip.AddrPort{node1: {netip.AddrPortFrom(second, 8080)}, other: {netip.AddrPortFrom(second, 8080)}}, six[0].Endpoints,
+		"nodes that report one address do not take it from each other")
+	for _, e := range mapping.Exposures(v, exposing()) {
+		require.False(t, e.Own, "clients outside are not led there")
+	}
+	_, problems := mapping.Map(v, exposing())
+	require.Empty(t, problems)
+
+	v.Endpoints[0].Addresses = v.Endpoints[0].Addresses[1:2]
+	v.Endpoints[0].Terminating = nil
+	web.Endpoints, dns.Endpoints = map[netip.Addr][]netip.AddrPort{}, map[netip.Addr][]netip.AddrPort{}
+	require.Equal(t, []coe.ExposedPort{web, dns, none}, internal(v, exposing()), "an endpoint elsewhere is on no node")
+
+	v.Endpoints[0].Addresses = nil
+	web.Refuses, dns.Refuses = true, true
+	require.Equal(t, []coe.ExposedPort{web, dns, none}, internal(v, exposing()), "no endpoint at all")
+}
+
+// Nodes have a limited number of ports for their own programs of a namespace.
+func TestManyInternalPorts(t *testing.T) {
+	v := exposedView(func(*coe.Service) {})
+	first, endpoints := *v.Services[0], *v.Endpoints[0]
+	v.Services, v.Endpoints = nil, nil
+	for n := range coe.MaxInternalPorts + 2 {
+		s, e := first, endpoints
+		s.UID, s.Name, e.Name = fmt.Sprintf("s%03d", n), fmt.Sprintf("s%03d", n), fmt.Sprintf("s%03d", n)
+		s.Ports, s.InternalLocal = []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80}}, true
+		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(n >> 8), byte(n)})}
+		v.VIPs[coe.VIP{Address: s.ClusterIPs[0]}] = true
+		v.Services, v.Endpoints = append(v.Services, &s), append(v.Endpoints, &e)
+	}
+	require.Len(t, internal(v, exposing()), coe.MaxInternalPorts)
+	_, problems := mapping.Map(v, exposing())
+	require.Len(t, problems, 2)
+	require.Contains(t, problems[0].Message, "programs on nodes reach all endpoints of some of its ports")
+}
+
+// TestManyPortsWithAffinity: nodes keep the endpoints of clients at so many ports of a namespace that their rules are not too many.
+func TestManyPortsWithAffinity(t *testing.T) {
+	for _, endpoints := range []int{1, 20, coe.MaxExposedEndpoints, 2 * coe.MaxExposedEndpoints} {
+		most := coe.MaxAffinityRules / (2*min(endpoints, coe.MaxExposedEndpoints) + 1)
+		v := exposedView(func(*coe.Service) {})
+		first, addresses := *v.Services[0], *v.Endpoints[0]
+		addresses.Addresses = nil
+		for n := range endpoints {
+			addresses.Addresses = append(addresses.Addresses, netip.AddrFrom4([4]byte{10, 42, 9, byte(n)}))
+		}
+		v.Services, v.Endpoints = nil, nil
+		for n := range most + 2 {
+			s, e := first, addresses
+			s.UID, s.Name, e.Name = fmt.Sprintf("s%04d", n), fmt.Sprintf("s%04d", n), fmt.Sprintf("s%04d", n)
+			s.Ports, s.Local, s.Affinity = []coe.ServicePort{{Name: "http", Protocol: "tcp", Port: 80, NodePort: uint16(30080 + n)}}, true, 10800
+			s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(n >> 8), byte(n)})}
+			v.VIPs[coe.VIP{Address: s.ClusterIPs[0]}] = true
+			v.VIPs[coe.VIP{Address: netip.IPv4Unspecified(), Protocol: "tcp", Port: uint16(30080 + n)}] = true
+			v.Services, v.Endpoints = append(v.Services, &s), append(v.Endpoints, &e)
+		}
+		keeping := 0
+		for _, p := range mapping.ExposedPorts(v, exposing()) {
+			keeping += int(min(p.Affinity, 1))
+		}
+		require.Equal(t, most, keeping, "with %d endpoints", endpoints)
+		_, problems := mapping.Map(v, exposing())
+		require.Len(t, problems, 2)
+		require.Contains(t, problems[0].Message, "clients of nodes keep no endpoint at some of its ports")
+	}
+}
+
+// TestSharedEndpoints: nodes have the endpoints of a local node port on other nodes too, if there are not too many.
+func TestSharedEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		nodes, pods int
+		want        bool
+	}{{1, 1, true}, {2, coe.MaxExposedEndpoints / 2, true}, {2, coe.MaxExposedEndpoints/2 + 1, false}, {1, 0, false}} {
+		v := exposedView(func(s *coe.Service) { s.Local, s.Ports = true, s.Ports[:1] })
+		v.Endpoints[0].Addresses, v.Endpoints[0].Terminating = nil, nil
+		for n := range c.nodes {
+			lease := *v.Leases[0]
+			lease.Addresses, lease.Node = nil, netip.AddrFrom4([4]byte{192, 168, 33, byte(20 + n)})
+			for i := range c.pods {
+				a := netip.AddrFrom4([4]byte{10, 11, byte(3 + n), byte(i)})
+				lease.Addresses, v.Endpoints[0].Addresses = append(lease.Addresses, coe.LeasedAddress{Address: a}), append(v.Endpoints[0].Addresses, a)
+			}
+			v.Leases = append(v.Leases, &lease)
+		}
+		p := mapping.ExposedPorts(v, exposing())[0]
+		require.Equal(t, c.want, p.Shared, c)
+		require.Equal(t, c.want, p.Every, c)
+		require.Equal(t, p, mapping.Exposures(v, exposing())[0].ExposedPort)
+		if c.nodes > 1 && c.want { // a node whose pods all drain
+			e := v.Endpoints[0]
+			e.Addresses, e.Terminating = e.Addresses[:c.pods], e.Addresses[c.pods:]
+			p = mapping.ExposedPorts(v, exposing())[0]
+			require.True(t, p.Shared)
+			require.False(t, p.Every, "programs that ask their own node reach only those that are ready")
+		}
+	}
+	v := exposedView(func(s *coe.Service) { s.Local, s.ExternalIPs = true, []netip.Addr{netip.MustParseAddr("192.0.2.10")} })
+	v.VIPs[coe.VIP{Address: netip.MustParseAddr("192.0.2.10"), Protocol: "tcp", Port: 80}] = true
+	balanced := exposing()
+	balanced.Limits.NodesBalance, balanced.Limits.NoPlaces = true, true
+	for _, p := range append(mapping.ExposedPorts(v, exposing())[2:], mapping.ExposedPorts(v, balanced)...) {
+		require.False(t, p.Shared, p.Name())
+	}
 }

@@ -19,7 +19,7 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 	external, reported := b.externalAtGateways(b.Gateways), map[*coe.Service]bool{}
 	for _, e := range exposures {
 		targets, accepted := b.accepted[e.service]
-		if !accepted || e.health || e.to.Is6() || !b.leadsAtGateways(e, external) { // gateways have IPv4 alone
+		if !accepted || e.health || e.own || !b.leadsAtGateways(e, external) {
 			continue
 		}
 		all, of := b.sortedEndpoints(e, targets), b.exposedTargets(e.service, targets)
@@ -31,6 +31,9 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 			reported[e.service], all = true, slices.DeleteFunc(all, b.isOutside)
 		}
 		for _, g := range gateways {
+			if !g.Leads(e.to) {
+				continue
+			}
 			v := b.gatewayVIP(e, g, all)
 			if e.service.Local {
 				v.Endpoints = netvirt.NewEndpointList(b.localEndpoints(e, g, of.byNode[g.Node])...)
@@ -45,10 +48,13 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 }
 
 // isOutside reports whether an endpoint is outside the network of pods and nodes. A gateway sends no packet from outside
-// back there.
+// back there. A second address that two nodes report is outside: one of them reports what it does not have.
 func (b *builder) isOutside(endpoint netip.AddrPort) bool {
 	a := endpoint.Addr()
-	if b.Networks == nil || b.pods[a] != nil || b.Nodes[a] != nil || b.Networks.Nodes.IsValid() && b.Networks.Nodes.Contains(a) {
+	if b.Networks == nil || b.pods[a] != nil || b.Nodes[a] != nil || b.Networks.Nodes.Contains(a) || b.Networks.NodesIPv6.Contains(a) {
+		return false
+	}
+	if len(b.nodesAt(a)) == 1 && (a.Is4() || b.Networks.NodesIPv6.IsValid()) {
 		return false
 	}
 	return !slices.ContainsFunc(b.Networks.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
@@ -68,7 +74,7 @@ func (b *builder) leadsAtGateways(e exposure, external []netip.Prefix) bool {
 		return true
 	}
 	for _, g := range b.Gateways {
-		if g.Services && g.Address.Addr() == e.at.Address {
+		if g.Services && g.In(e.at.Address).Address.Addr() == e.at.Address {
 			b.serviceProblem(e.service, coe.AddressTaken, fmt.Sprintf(
 				"its external address %s is the address of the gateway of node %s, which leads to node ports only; choose another address", e.at.Address, g.Node))
 			return false
@@ -84,37 +90,51 @@ func (b *builder) gatewayVIP(e exposure, g *coe.Gateway, all []netip.AddrPort) n
 		VIP: netip.AddrPortFrom(e.at.Address, e.at.Port), Endpoints: netvirt.NewEndpointList(all...), Local: e.service.Local,
 	}
 	if e.at.Address.IsUnspecified() {
-		v.VIP = netip.AddrPortFrom(g.Address.Addr(), e.at.Port)
+		v.VIP = netip.AddrPortFrom(g.In(e.to).Address.Addr(), e.at.Port)
 	} else if b.restricts(e.service, e.at.Address) {
-		v.Restricted, v.Sources = true, netvirt.NewPrefixList(only4(e.service.SourceRanges)...)
+		v.Restricted, v.Sources = true, netvirt.NewPrefixList(e.service.SourceRanges...).In(e.to)
 	}
 	return v
 }
 
-// localEndpoints returns the endpoints on the node of a gateway, which see the addresses of clients. An endpoint that is
-// pinned to another gateway would answer by that one, without translation.
+// localEndpoints returns the endpoints on the node of a gateway, which see the addresses of clients. They answer by this
+// gateway.
 func (b *builder) localEndpoints(e exposure, g *coe.Gateway, here []target) []netip.AddrPort {
 	var own []target
 	reported := false
 	for _, t := range here {
-		other := b.pinnedTo(t.addr)
-		if other == nil || other == g {
+		if t.addr.Is4() != e.to.Is4() {
+			continue
+		}
+		why := b.answersElsewhere(t.addr, g)
+		if why == "" {
 			own = append(own, t)
 		} else if !reported { // one problem is enough: there may be hundreds
 			b.unenforced("service", e.service.UID, e.service.Name, fmt.Sprintf(
-				"the gateway of node %s does not lead to endpoints such as %s, which answer by the gateway of node %s: pin them to no other gateway, or use externalTrafficPolicy Cluster",
-				g.Node, t.addr, other.Node))
+				"the gateway of node %s does not lead to endpoints such as %s, which answer by %s, or use externalTrafficPolicy Cluster", g.Node, t.addr, why))
 			reported = true
 		}
 	}
 	return b.sortedEndpoints(e, own)
 }
 
+// answersElsewhere returns by what an endpoint on the node of a gateway answers clients outside, without translation, and what
+// to do; empty if it answers by the gateway.
+func (b *builder) answersElsewhere(a netip.Addr, g *coe.Gateway) string {
+	if egress := b.egressOf(a); egress != nil {
+		return fmt.Sprintf("egressip %s: let it not select them", egress.Name)
+	}
+	if other := b.pinnedTo(a); other != nil && other != g {
+		return fmt.Sprintf("the gateway of node %s: pin them to no other gateway", other.Node)
+	}
+	return ""
+}
+
 // pinnedTo returns the gateway that pins an address; nil if none does.
 func (b *builder) pinnedTo(a netip.Addr) (to *coe.Gateway) {
 	bits := -1
 	for _, g := range b.Gateways {
-		if g.PinsUnknown && bits < 0 { // of all pods
+		if g.PinsUnknown && g.Leads(a) && bits < 0 { // of all pods
 			to, bits = g, 0
 		}
 		for _, p := range g.Pinned {

@@ -75,6 +75,9 @@ func TestGatewayVIPs(t *testing.T) {
 		func(v *coe.View) {
 			v.Networks = &coe.Networks{Pods: []netip.Prefix{netip.MustParsePrefix("172.30.0.0/16")}}
 		},
+		func(v *coe.View) {
+			v.Nodes = map[netip.Addr]*coe.Node{netip.MustParseAddr("2001:db8::9"): {SecondIP: netip.MustParseAddr("172.30.1.9")}}
+		},
 	} {
 		vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) {
 			v.Networks = networks
@@ -83,6 +86,15 @@ func TestGatewayVIPs(t *testing.T) {
 		require.Empty(t, problems)
 		require.ElementsMatch(t, all, vips)
 	}
+
+	vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) { // two nodes report the address
+		v.Networks, v.Nodes = networks, map[netip.Addr]*coe.Node{}
+		for _, node := range []string{"2001:db8::9", "2001:db8::10"} {
+			v.Nodes[netip.MustParseAddr(node)] = &coe.Node{SecondIP: netip.MustParseAddr("172.30.1.9")}
+		}
+	}), s)
+	require.Len(t, problems, 1)
+	require.ElementsMatch(t, within, vips)
 
 	local := slices.Clone(all)
 	for i := range local {
@@ -132,6 +144,35 @@ func TestGatewayVIPs(t *testing.T) {
 	vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) { v.Gateways[0].Address = netip.PrefixFrom(external, 24) }), s)
 	require.Contains(t, fmt.Sprint(problems), "its external address 192.0.2.10 is the address of the gateway of node "+here.String())
 	require.NotContains(t, fmt.Sprint(vips), "192.0.2.10:80")
+
+	six := s
+	six.NodesIPv6, six.External = true, "192.0.2.0/24,2001:db8:51::/64"
+	dual := func(change func(*coe.Service)) []netvirt.GatewayVIP {
+		vips, problems := mapped(view(func(v *coe.View, s *coe.Service) {
+			cluster, outside := netip.MustParseAddr("fd97::10"), netip.MustParseAddr("2001:db8:51::10")
+			s.ClusterIPs, s.ExternalIPs, s.LoadBalancerIPs = append(s.ClusterIPs, cluster), append(s.ExternalIPs, outside), append(s.LoadBalancerIPs, outside)
+			v.VIPs[coe.VIP{Address: cluster}], v.VIPs[coe.VIP{Address: outside, Protocol: "tcp", Port: 80}] = true, true
+			v.Gateways[0].IPv6 = coe.GatewayFamily{Address: netip.MustParsePrefix("2001:db8:74::138/64"), NextHop: netip.MustParseAddr("fe80::1")}
+			change(s)
+		}), six)
+		require.Empty(t, problems)
+		return vips
+	}
+	both := append(slices.Clone(all), at(here, "[2001:db8:74::138]:30080", ""), at(here, "[2001:db8:51::10]:80", ""))
+	require.ElementsMatch(t, both, dual(func(*coe.Service) {}), "gateways without an IPv6 address lead by IPv4 alone")
+	for i := range both {
+		if both[i].VIP.Port() == 80 && both[i].VIP.Addr() != external {
+			both[i].Restricted = true
+			if both[i].VIP.Addr().Is6() {
+				both[i].Sources = "2001:db8:77::/64"
+			} else {
+				both[i].Sources = "198.51.100.0/24"
+			}
+		}
+	}
+	require.ElementsMatch(t, both, dual(func(s *coe.Service) {
+		s.Restricted, s.SourceRanges = true, []netip.Prefix{netip.MustParsePrefix("198.51.100.0/24"), netip.MustParsePrefix("2001:db8:77::/64")}
+	}), "ranges count for addresses of their family")
 
 	for _, without := range []func(*mapping.Settings){
 		func(s *mapping.Settings) { s.Limits.NoGateways = true }, func(s *mapping.Settings) { s.ManagementPorts = false },

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -22,7 +23,7 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 		network, _ = o.(netvirt.NodeNetwork)
 	}
 	if network.Prefix.IsValid() && s.servesGateways() {
-		network.OnNode = netvirt.NewPrefixList(s.onNode(v.Gateways)...)
+		network.OnNode, network.GatewayLinks = netvirt.NewPrefixList(s.onNode(v.Gateways)...), gatewayLinks(network, v.Gateways)
 		m.Add(network)
 	}
 	for _, g := range v.Gateways {
@@ -38,37 +39,51 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 	return problems
 }
 
-// servesGateways reports whether the model has gateways if there are some.
-func (s Settings) servesGateways() bool {
-	return !s.Limits.NoGateways && !s.Isolated() && s.ManagementPorts
+// gatewayLinks returns the ranges from which gateways lead clients to services.
+func gatewayLinks(network netvirt.NodeNetwork, gateways []*coe.Gateway) netvirt.PrefixList {
+	if !slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return g.Services }) {
+		return ""
+	}
+	all := []netip.Prefix{coe.GatewayLinks}
+	if network.PrefixIPv6.IsValid() {
+		all = append(all, coe.GatewayLinksIPv6)
+	}
+	return netvirt.NewPrefixList(all...)
 }
 
-// minExternalBits is the least length of the prefix of a range of external addresses that pods reach by their own
-// nodes: a few shorter ones have every address, and no packet would leave by a gateway.
-const minExternalBits = 8
+// servesGateways reports whether the model has gateways if there are some.
+func (s Settings) servesGateways() bool {
+	return !s.Limits.NoGateways && !s.Isolated() && !s.Separates() && s.ManagementPorts
+}
 
 // onNode returns the ranges outside that pods reach by their own nodes although they leave by gateways.
 func (s Settings) onNode(gateways []*coe.Gateway) []netip.Prefix {
 	return append(s.externalAtGateways(gateways), linkLocal)
 }
 
-// externalAtGateways returns the ranges of external addresses that have services only.
+// externalAtGateways returns the ranges of external addresses that have services only, of the families with which pods
+// leave by gateways.
 func (s Settings) externalAtGateways(gateways []*coe.Gateway) []netip.Prefix {
-	return slices.DeleteFunc(only4(s.External.All()), func(p netip.Prefix) bool {
-		return slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return tooWide(p, g) != "" })
+	return slices.DeleteFunc(s.External.All(), func(p netip.Prefix) bool {
+		led := slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return g.Leads(p.Addr()) })
+		return !led || slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return tooWide(p, g) != "" })
 	})
 }
 
-// tooWide returns why pods reach a range of external addresses by gateways; empty if they do not. A range inside the
-// network outside has addresses of services only.
+// tooWide returns why pods reach a range of external addresses by a gateway; empty if they do not. A range inside the
+// network outside has addresses of services only. A few ranges that are shorter than a quarter of an address have every
+// address, and no packet would leave by a gateway.
 func tooWide(p netip.Prefix, g *coe.Gateway) string {
+	outside := g.In(p.Addr())
 	switch {
-	case p.Bits() < minExternalBits:
+	case !g.Leads(p.Addr()):
+		return ""
+	case p.Bits() < p.Addr().BitLen()/4:
 		return "is too wide"
-	case p.Overlaps(g.Address) && p.Bits() <= g.Address.Bits():
-		return fmt.Sprintf("has the network outside, %s", g.Address.Masked())
-	case p.Contains(g.Address.Addr()), p.Contains(g.NextHop):
-		return fmt.Sprintf("has the address of the gateway or of its next hop, %s", g.NextHop)
+	case p.Overlaps(outside.Address) && p.Bits() <= outside.Address.Bits():
+		return fmt.Sprintf("has the network outside, %s", outside.Address.Masked())
+	case p.Contains(outside.Address.Addr()), p.Contains(outside.NextHop):
+		return fmt.Sprintf("has the address of the gateway or of its next hop, %s", outside.NextHop)
 	}
 	return ""
 }
@@ -78,7 +93,7 @@ func (s Settings) noGateways(network netvirt.NodeNetwork) (coe.Reason, string) {
 	switch {
 	case s.Limits.NoGateways:
 		return coe.NotEnforced, "the backend has no gateways; pods leave the network by their own nodes"
-	case s.Isolated():
+	case s.Isolated(), s.Separates():
 		return coe.NotEnforced, "a gateway serves all namespaces, so there are none with --isolation namespace"
 	case !s.ManagementPorts:
 		return coe.NotEnforced, "pods do not leave the network, because nodes have no management ports: set --node-network"
@@ -89,78 +104,133 @@ func (s Settings) noGateways(network netvirt.NodeNetwork) (coe.Reason, string) {
 }
 
 // gateway adds a gateway to the model. One that cannot work keeps its pods inside the network: these leave
-// with a certain address, or not at all. An address that a node or a pool has taken since is only a problem: a
-// node must not be able to remove the gateway.
-func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) (problems []coe.Problem) {
-	report := func(reason coe.Reason, format string, args ...any) {
-		problems = append(problems, coe.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
-	}
+// with a certain address, or not at all.
+func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) []coe.Problem {
 	if reason, message := s.noGateways(network); reason != "" {
-		report(reason, "%s", message)
-		return problems
+		return []coe.Problem{{Reason: reason, Message: message}}
 	}
-	pods, services := only4(v.Networks.Pods), only4(v.Networks.Services)
-	for _, p := range only4(s.External.All()) {
-		if reason := tooWide(p, g); reason != "" {
-			report(coe.AddressInvalid, "%s of --external-addresses %s, so pods that leave by gateways reach it by these, not by their own nodes, and no gateway leads to services there: choose smaller ranges", p, reason)
-		}
+	led := func(all []netip.Prefix) []netip.Prefix {
+		return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool {
+			return !g.Leads(p.Addr()) || p.Addr().Is6() && !network.PrefixIPv6.IsValid()
+		})
 	}
 	o := netvirt.Gateway{
 		Node: g.Node, Network: network.Prefix, Transit: network.Transit,
-		Pods: netvirt.NewPrefixList(pods...), Pinned: netvirt.NewPrefixList(g.Pinned...),
+		Pods: netvirt.NewPrefixList(led(v.Networks.Pods)...), Pinned: netvirt.NewPrefixList(led(g.Pinned)...),
 	}
 	if g.PinsUnknown {
 		o.Pinned = o.Pods
 	}
+	problems := s.gatewayRanges(network, g)
 	if g.Unreadable { // which is a problem of the entry
 		m.Add(o)
 		return problems
 	}
-	_, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]
-	var link netip.Prefix
-	if joined {
-		link, joined = coe.GatewayLink(v.Numbers[g.Node].Number)
-		if !joined {
-			report(coe.IDsExhausted, "the number of the node is %d, and %s has no link for it: use a node that joined earlier", v.Numbers[g.Node].Number, coe.GatewayLinks)
-		}
-	} else {
-		report(coe.Waiting, "the bridge knows no node with address %s and a management port, so pods that are pinned to the gateway reach nothing outside: correct the address, start the agent of the node, or delete the gateway", g.Node)
-	}
-	if !joined {
+	number, problem := gatewayNumber(m, v, g)
+	if problem != nil {
 		m.Add(o)
-		return problems
+		return append(problems, *problem)
 	}
-	inside := slices.Concat(pods, services, []netip.Prefix{network.Prefix, coe.GatewayLinks})
-	o.Chassis, o.Address, o.NextHop, o.Link = g.Chassis, g.Address, g.NextHop, link
+	inside := slices.Concat(led(v.Networks.Pods), led(v.Networks.Services), []netip.Prefix{network.Prefix, coe.GatewayLinks})
+	o.Chassis, o.Address, o.NextHop = g.Chassis, g.Address, g.NextHop
+	o.Link, _ = coe.GatewayLink(coe.GatewayLinks, number)
+	if g.IPv6.Address.IsValid() && network.PrefixIPv6.IsValid() {
+		inside = append(inside, network.PrefixIPv6, coe.GatewayLinksIPv6)
+		o.IPv6 = netvirt.GatewayFamily{Address: g.IPv6.Address, NextHop: g.IPv6.NextHop}
+		o.IPv6.Link, _ = coe.GatewayLink(coe.GatewayLinksIPv6, number)
+	}
 	o.Inside = netvirt.NewPrefixList(inside...)
 	if o.Services = g.Services; g.Services {
-		o.External, o.Nodes = netvirt.NewPrefixList(s.externalAtGateways(v.Gateways)...), joinedNodes(m)
-		o.Own, o.SourcePorts = ownAddresses(g.Node, v.Nodes[g.Node]), s.sourcePorts()
+		o.External = netvirt.NewPrefixList(led(s.externalAtGateways(v.Gateways))...)
+		o.Nodes = netvirt.NewPrefixList(led(joinedNodes(m))...)
+		own := slices.DeleteFunc(led(single(nodeAddresses(m, g.Node, v.Nodes[g.Node])...)), func(p netip.Prefix) bool {
+			return slices.ContainsFunc(inside, func(in netip.Prefix) bool { return in.Overlaps(p) })
+		})
+		o.Own = netvirt.NewPrefixList(own...)
+		o.SourcePorts = s.sourcePorts()
 	}
 	m.Add(o)
-	if node := v.Nodes[g.Address.Addr()]; node != nil {
-		report(coe.AddressTaken, "%s is also the address of node %s: give the gateway an address of its own in the same network", g.Address.Addr(), node.HostName)
+	return append(problems, gatewayAddresses(v, o)...)
+}
+
+// gatewayRanges returns the problems of a gateway with the ranges of the settings.
+func (s Settings) gatewayRanges(network netvirt.NodeNetwork, g *coe.Gateway) (problems []coe.Problem) {
+	if g.IPv6.Address.IsValid() && !network.PrefixIPv6.IsValid() {
+		problems = append(problems, coe.Problem{
+			Reason: coe.NotEnforced, Message: "pods do not leave by IPv6, because nodes have no IPv6 addresses in the network: set an IPv6 prefix in --node-network",
+		})
 	}
-	for _, p := range inside {
-		if p.Overlaps(g.Address) {
-			report(coe.AddressInvalid, "the network outside, %s, overlaps %s, a range of pods, cluster addresses or nodes in the network", g.Address.Masked(), p)
-		}
-	}
-	for _, p := range g.Pinned {
-		if !o.Translates(p) {
-			report(coe.AddressInvalid, "the pinned subnet %s is not in a range of pods: %v", p, pods)
+	for _, p := range s.External.All() {
+		if reason := tooWide(p, g); reason != "" {
+			problems = append(problems, coe.Problem{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
+				"%s of --external-addresses %s, so pods that leave by gateways reach it by these, not by their own nodes, and no gateway leads to services there: choose smaller ranges", p, reason)})
 		}
 	}
 	return problems
 }
 
-// ownAddresses returns the IPv4 addresses of a node that policies take for the node.
-func ownAddresses(addr netip.Addr, n *coe.Node) netvirt.PrefixList {
-	var all []netip.Prefix
-	for _, a := range policyAddresses(addr, n) {
-		all = append(all, netip.PrefixFrom(a, a.BitLen()))
+// gatewayNumber returns the number of the node of a gateway, for which there are links, or why there is none.
+func gatewayNumber(m netvirt.Model, v coe.ClusterView, g *coe.Gateway) (uint32, *coe.Problem) {
+	if _, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]; !joined {
+		return 0, &coe.Problem{Reason: coe.Waiting, Message: fmt.Sprintf(
+			"the bridge knows no node with address %s and a management port, so pods that are pinned to the gateway reach nothing outside: correct the address, start the agent of the node, or delete the gateway", g.Node)}
 	}
-	return netvirt.NewPrefixList(only4(all)...)
+	number := v.Numbers[g.Node].Number
+	if _, ok := coe.GatewayLink(coe.GatewayLinks, number); !ok { // nor of IPv6: both ranges have as many
+		return 0, &coe.Problem{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
+			"the number of the node is %d, and %s has no link for it: use a node that joined earlier", number, coe.GatewayLinks)}
+	}
+	return number, nil
+}
+
+// gatewayAddresses returns the problems of the addresses of a gateway that works. An address that a node, an EgressIP or a
+// pool has taken since is only a problem: a node must not be able to remove the gateway.
+func gatewayAddresses(v coe.ClusterView, o netvirt.Gateway) (problems []coe.Problem) {
+	report := func(reason coe.Reason, format string, args ...any) {
+		problems = append(problems, coe.Problem{Reason: reason, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, outside := range o.Families() {
+		if node := nodeWith(v, outside.Address.Addr()); node != nil {
+			report(coe.AddressTaken, "%s is also the address of node %s: give the gateway an address of its own in the same network", outside.Address.Addr(), node.HostName)
+		}
+		for _, e := range v.EgressIPs {
+			switch e.Address {
+			case outside.Address.Addr():
+				report(coe.AddressTaken, "%s is also the address of egressip %s: give one of them another address", e.Address, e.Name)
+			case outside.NextHop:
+				report(coe.AddressTaken, "the next hop %s is also the address of egressip %s: give the egressip another address", e.Address, e.Name)
+			}
+		}
+		for _, p := range o.Inside.All() {
+			if p.Overlaps(outside.Address) {
+				report(coe.AddressInvalid, "the network outside, %s, overlaps %s, a range of pods, cluster addresses or nodes in the network", outside.Address.Masked(), p)
+			}
+		}
+	}
+	for _, p := range o.Pinned.All() {
+		if !o.Translates(p) {
+			report(coe.AddressInvalid, "the pinned subnet %s is not in a range of pods: %s", p, strings.ReplaceAll(string(o.Pods), ",", ", "))
+		}
+	}
+	return problems
+}
+
+// nodeWith returns the node that has an internal address; nil if none has.
+func nodeWith(v coe.ClusterView, a netip.Addr) *coe.Node {
+	for addr, n := range v.Nodes {
+		if addr == a || n.SecondIP == a {
+			return n
+		}
+	}
+	return nil
+}
+
+// single returns addresses as prefixes.
+func single(all ...netip.Addr) (prefixes []netip.Prefix) {
+	for _, a := range all {
+		prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
+	}
+	return prefixes
 }
 
 // sourcePorts returns the most ports in a row outside NodePorts: the answer to a pod must not be a packet to a service.
@@ -173,18 +243,17 @@ func (s Settings) sourcePorts() string {
 	return fmt.Sprintf("%d-%d", above[0], above[1])
 }
 
-// joinedNodes returns the IPv4 addresses of the nodes with management ports.
-func joinedNodes(m netvirt.Model) netvirt.PrefixList {
-	var all []netip.Prefix
+// joinedNodes returns the addresses of the nodes with management ports.
+func joinedNodes(m netvirt.Model) (all []netip.Prefix) {
 	for _, o := range m {
-		if port, ok := o.(netvirt.ManagementPort); ok && port.Node.Is4() {
-			all = append(all, netip.PrefixFrom(port.Node, port.Node.BitLen()))
+		port, ok := o.(netvirt.ManagementPort)
+		if !ok {
+			continue
+		}
+		all = append(all, single(port.Node)...)
+		if port.Second.IsValid() {
+			all = append(all, single(port.Second)...)
 		}
 	}
-	return netvirt.NewPrefixList(all...)
-}
-
-// only4 returns the IPv4 prefixes.
-func only4(all []netip.Prefix) []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(all), func(p netip.Prefix) bool { return !p.Addr().Is4() })
+	return all
 }

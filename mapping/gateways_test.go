@@ -52,8 +52,8 @@ func TestGateways(t *testing.T) {
 	require.Equal(t, whole, m[whole.Key()])
 	require.Equal(t, netvirt.PrefixList("169.254.0.0/16,198.51.100.0/24"), onNode(m))
 	require.Empty(t, onNode(cluster(t, view(func(v *coe.ClusterView, _ *coe.Gateway) { v.Gateways = nil }), s)))
-	require.Equal(t, "169.254.192.13/30", whole.TransitAddress().String())
-	require.Equal(t, "169.254.192.14/30", whole.LinkAddress().String())
+	require.Equal(t, "169.254.192.13/30", whole.Families()[0].TransitAddress().String())
+	require.Equal(t, "169.254.192.14/30", whole.Families()[0].LinkAddress().String())
 
 	serving := whole
 	serving.Services, serving.External, serving.Nodes = true, "198.51.100.0/24", netvirt.PrefixList(node1.String()+"/32")
@@ -65,8 +65,10 @@ func TestGateways(t *testing.T) {
 	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), ports)
 	require.Equal(t, "32768-65535", m[whole.Key()].(netvirt.Gateway).SourcePorts, "no node ports")
 	for number := range uint32(1 << 12) {
-		link, _ := coe.GatewayLink(number)
-		require.False(t, link.Overlaps(coe.EgressWays))
+		link, ok := coe.GatewayLink(coe.GatewayLinks, number)
+		require.True(t, ok && !link.Overlaps(coe.EgressWays))
+		link, ok = coe.GatewayLink(coe.GatewayLinksIPv6, number)
+		require.True(t, ok && coe.GatewayLinksIPv6.Contains(link.Addr()) && !link.Overlaps(coe.NodesIsolatedIPv6))
 	}
 	for number := range uint16(netvirt.MaxEgressIPs + 1) {
 		require.False(t, netvirt.EgressLink(number).Overlaps(coe.GatewayLinks), "both are ports of one router")
@@ -83,6 +85,12 @@ func TestGateways(t *testing.T) {
 		}},
 		"192.168.33.13 is also the address of node node2": {coe.AddressTaken, true, func(_ *coe.ClusterView, g *coe.Gateway) {
 			g.Address = netip.PrefixFrom(other, 24)
+		}},
+		"10.33.74.138 is also the address of egressip shop": {coe.AddressTaken, true, func(v *coe.ClusterView, g *coe.Gateway) {
+			v.EgressIPs = []*coe.EgressIP{{Name: "shop", Number: 1, Address: g.Address.Addr()}}
+		}},
+		"the next hop 10.33.74.253 is also the address of egressip shop": {coe.AddressTaken, true, func(v *coe.ClusterView, g *coe.Gateway) {
+			v.EgressIPs = []*coe.EgressIP{{Name: "shop", Number: 1, Address: g.NextHop}}
 		}},
 		"overlaps 10.42.0.0/16": {coe.AddressInvalid, true, func(_ *coe.ClusterView, g *coe.Gateway) {
 			g.Address = netip.MustParsePrefix("10.42.74.138/24")
@@ -117,6 +125,7 @@ func TestGateways(t *testing.T) {
 	inside.External = "10.33.74.192/27"
 	require.Equal(t, netvirt.PrefixList("10.33.74.192/27,169.254.0.0/16"), onNode(cluster(t, view(func(*coe.ClusterView, *coe.Gateway) {}), inside)))
 
+	testGatewaysIPv6(t, whole, view, s)
 	for _, unknown := range []bool{false, true} { // the entry cannot be read, which is a problem of its own
 		v := view(func(v *coe.ClusterView, g *coe.Gateway) {
 			v.Gateways[0] = &coe.Gateway{Node: g.Node, Pinned: g.Pinned, Unreadable: true, PinsUnknown: unknown}
@@ -134,5 +143,74 @@ func TestGateways(t *testing.T) {
 		require.Len(t, problems, 1)
 		require.Equal(t, coe.NotEnforced, problems[0].Reason)
 		require.Empty(t, m.Select(netvirt.NewKindSet(netvirt.KindGateway)))
+	}
+}
+
+// A gateway with an IPv6 address has both families, if nodes have IPv6 addresses in the network. One that cannot be read
+// keeps the pods inside with those that it can have had.
+func testGatewaysIPv6(t *testing.T, four netvirt.Gateway, view func(func(*coe.ClusterView, *coe.Gateway)) coe.ClusterView, s mapping.Settings) {
+	s.External = "198.51.100.0/24,2001:db8:51::/64"
+	outside := coe.GatewayFamily{Address: netip.MustParsePrefix("2001:db8:74::138/64"), NextHop: netip.MustParseAddr("fe80::1")}
+	dual := func(change func(*coe.ClusterView, *coe.Gateway)) coe.ClusterView {
+		return view(func(v *coe.ClusterView, g *coe.Gateway) {
+			g.IPv6, g.Pinned, g.Services = outside, append(g.Pinned, netip.MustParsePrefix("fd00:42:0:1::/64")), true
+			v.Networks.NodesIPv6 = coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+			v.Networks.Services = append(v.Networks.Services, netip.MustParsePrefix("fd00:10::/112"))
+			change(v, g)
+		})
+	}
+	whole := four
+	whole.IPv6 = netvirt.GatewayFamily{Address: outside.Address, NextHop: outside.NextHop, Link: netip.MustParsePrefix("fd63:6f65:6272:1::c/126")}
+	whole.Pods, whole.Pinned = "10.42.0.0/16,fd00:42::/48", "10.42.1.0/24,fd00:42:0:1::/64"
+	whole.Inside += ",fd00:10::/112,fd00:42::/48,fd00:96::/64,fd63:6f65:6272:1::/114"
+	whole.Services, whole.External, whole.SourcePorts = true, "198.51.100.0/24,2001:db8:51::/64", "1024-65535"
+	whole.Nodes = netvirt.PrefixList(node1.String() + "/32,2001:db8::12/128")
+	whole.Own = netvirt.PrefixList(node1.String() + "/32,2001:db8::11/128,2001:db8::12/128")
+	external := func(v *coe.ClusterView, _ *coe.Gateway) {
+		v.Nodes[node1].ExternalIP, v.Nodes[node1].SecondIP = netip.MustParseAddr("2001:db8::11"), netip.MustParseAddr("2001:db8::12")
+	}
+	m := cluster(t, dual(external), s)
+	require.Equal(t, whole, m[four.Key()])
+	require.Equal(t, "fd63:6f65:6272:1::e/126", whole.Families()[1].LinkAddress().String())
+	require.Equal(t, netvirt.PrefixList("169.254.192.0/18,fd63:6f65:6272:1::/114"), m[netvirt.NodeNetwork{Prefix: four.Network}.Key()].(netvirt.NodeNetwork).GatewayLinks)
+	m = cluster(t, dual(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = false }), s)
+	require.Empty(t, m[netvirt.NodeNetwork{Prefix: four.Network}.Key()].(netvirt.NodeNetwork).GatewayLinks)
+	m = cluster(t, dual(external), s)
+	require.Equal(t, netvirt.PrefixList("169.254.0.0/16,198.51.100.0/24,2001:db8:51::/64"), m[netvirt.NodeNetwork{Prefix: four.Network}.Key()].(netvirt.NodeNetwork).OnNode)
+
+	closed := cluster(t, dual(func(v *coe.ClusterView, g *coe.Gateway) {
+		v.Gateways[0] = &coe.Gateway{Node: g.Node, Unreadable: true, PinsUnknown: true, IPv6Unknown: true}
+	}), s)[four.Key()].(netvirt.Gateway)
+	require.Equal(t, whole.Pods, closed.Pinned)
+	require.Empty(t, closed.Families())
+	closed = cluster(t, dual(func(v *coe.ClusterView, g *coe.Gateway) {
+		v.Gateways[0] = &coe.Gateway{Node: g.Node, Unreadable: true, PinsUnknown: true}
+	}), s)[four.Key()].(netvirt.Gateway)
+	require.Equal(t, netvirt.PrefixList("10.42.0.0/16"), closed.Pinned, "the entry has no IPv6")
+	require.Equal(t, closed.Pinned, closed.Pods)
+
+	for says, one := range map[string]struct {
+		reason coe.Reason
+		change func(*coe.ClusterView, *coe.Gateway)
+	}{
+		"pods do not leave by IPv6": {coe.NotEnforced, func(v *coe.ClusterView, _ *coe.Gateway) { v.Networks.NodesIPv6 = coe.NodeNetwork{} }},
+		"2001:db8:74::138 is also the address of node node2": {coe.AddressTaken, func(v *coe.ClusterView, _ *coe.Gateway) {
+			v.Nodes[netip.MustParseAddr("192.168.33.13")].SecondIP = outside.Address.Addr()
+		}},
+		"overlaps fd00:42::/48": {coe.AddressInvalid, func(_ *coe.ClusterView, g *coe.Gateway) { g.IPv6.Address = netip.MustParsePrefix("fd00:42::138/64") }},
+		"fd00:43::/64 is not in a range of pods": {coe.AddressInvalid, func(_ *coe.ClusterView, g *coe.Gateway) {
+			g.Pinned = append(g.Pinned, netip.MustParsePrefix("fd00:43::/64"))
+		}},
+	} {
+		_, problems := mapping.Cluster(dual(one.change), s)
+		require.Len(t, problems, 1, says)
+		require.Equal(t, one.reason, problems[0].Reason)
+		require.Contains(t, problems[0].Message, says)
+	}
+	for _, wide := range []string{"2000::/3", "2001:db8:74::/48", "2001:db8:74::/112"} {
+		s.External = netvirt.PrefixList(wide)
+		_, problems := mapping.Cluster(dual(external), s)
+		require.Len(t, problems, 1)
+		require.Contains(t, problems[0].Message, wide+" of --external-addresses")
 	}
 }

@@ -30,6 +30,12 @@ func (b *builder) notEnforced() {
 			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
 		}
 	}
+	for _, a := range b.attached {
+		if l := a.lease; l.DeniedMAC != "" {
+			b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf("port-mac-address %s has no effect: it is that of %s; the pod has %s; send another one, or none",
+				l.DeniedMAC, cmp.Or(l.DeniedBy, "another interface"), l.MAC))
+		}
+	}
 	for _, a := range b.segments {
 		b.segment(a)
 	}
@@ -68,14 +74,14 @@ func (b *builder) notEnforcedOf(n *coe.Namespace) {
 // The first interface of an elan-instance decides on the segment.
 func (b *builder) segment(a placed) {
 	i, first := a.iface, a.elan.iface
-	kind := cmp.Or(i.NetworkType, "VXLAN")
+	kind := i.Type()
 	switch {
-	case kind != cmp.Or(first.NetworkType, "VXLAN"),
+	case kind != first.Type(),
 		kind != "FLAT" && i.SegmentationID != first.SegmentationID && (kind == "VLAN" || i.SegmentationID != 0):
 		b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf(
 			"interface %s requests network-type %s and segmentation-id %d; its elan-instance has %s and %d, which its first interface requested: send both interfaces with the same values",
-			i.UID, kind, i.SegmentationID, cmp.Or(first.NetworkType, "VXLAN"), first.SegmentationID))
-	case b.Limits.OverlayOnly && kind != "VXLAN":
+			i.UID, kind, i.SegmentationID, first.Type(), first.SegmentationID))
+	case b.Limits.OverlayOnly && kind != coe.VXLAN:
 		b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf(
 			"network-type %s of interface %s has no effect: the backend makes every network an overlay", kind, i.UID))
 	}

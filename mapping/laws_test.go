@@ -28,6 +28,7 @@ func FuzzLaws(f *testing.F) {
 		if a%3 == 0 {
 			s.Isolation = mapping.IsolationNamespace
 		}
+		s.Limits.KeepsELANs, s.Limits.NodesBalance = a%2 == 0, a%2 == 0
 		before, after := randomView(a), randomView(b)
 		have, want := mapped(t, before, s), mapped(t, after, s)
 		checkDiff(t, s, have, want)
@@ -178,7 +179,7 @@ func addRandomNode(v *coe.View, r *rand.Rand, n int) {
 		v.Nodes[addr] = &coe.Node{UID: addr.String(), HostName: fmt.Sprintf("node%d", r.IntN(5)), InternalIP: addr}
 	}
 	if r.IntN(10) > 0 {
-		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n)}
+		v.ELANs[elan] = &coe.ELANFact{Name: elan, VNI: uint32(70000 + n), NetworkType: []string{"", "VXLAN", "FLAT", coe.MixedNetworks}[r.IntN(4)]}
 	}
 	gateway := block(n).Addr().Next()
 	if r.IntN(4) == 0 {

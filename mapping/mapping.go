@@ -20,8 +20,10 @@ type Isolation string
 const (
 	// IsolationNone lets every pod reach every pod (Netvirt COE Integration, "Use Case 1").
 	IsolationNone Isolation = "none"
-	// IsolationNamespace keeps namespaces apart.
+	// IsolationNamespace keeps namespaces apart: each has its own network.
 	IsolationNamespace Isolation = "namespace"
+	// IsolationACLs keeps namespaces apart by ACLs in a network of all namespaces.
+	IsolationACLs Isolation = "acls"
 )
 
 // Settings are the operator's settings for the mapping.
@@ -35,8 +37,7 @@ type Settings struct {
 	NodePorts coe.PortRange
 	// HostPorts are the ports on which nodes answer for pods; sorted.
 	HostPorts []coe.PortRange
-	// ManagementPorts is set if nodes have management ports. These nodes lead packets to external
-	// addresses of services.
+	// ManagementPorts is set if nodes have management ports.
 	ManagementPorts bool
 	// NodesIPv6 is set if nodes with an internal IPv4 address have an IPv6 address in the network of the pods.
 	NodesIPv6 bool
@@ -44,6 +45,10 @@ type Settings struct {
 	// balance by their own nodes.
 	External netvirt.PrefixList
 }
+
+// leadsClients reports whether nodes lead packets of others to external addresses of services. ACLs that keep namespaces apart
+// drop such packets.
+func (s Settings) leadsClients() bool { return s.ManagementPorts && !s.Separates() }
 
 // nodesBalance reports whether nodes lead pods to services.
 func (s Settings) nodesBalance() bool { return s.ManagementPorts && s.Limits.NodesBalance }
@@ -82,7 +87,7 @@ func (s Settings) compile(set *coe.PolicySet) *policies {
 	if set == nil || s.Limits.NoACLs {
 		return nil
 	}
-	return compile(set, s.Isolated())
+	return compile(set, s.Isolated() || s.Separates(), s.Separates())
 }
 
 func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder {
@@ -112,13 +117,15 @@ func (b *builder) build() {
 		b.allPods()
 	}
 	b.merge()
+	used := false
 	for _, e := range b.elans {
-		if e.first != nil {
+		if e.used() {
 			b.rest.Add(elanInstance(e))
+			used = true
 		}
 	}
 	b.nodePorts()
-	if len(b.parts) > 0 {
+	if used {
 		b.rest.Add(b.vpnInstance())
 	}
 	b.acls()
@@ -145,6 +152,9 @@ func (b *builder) allPods() {
 		if !b.reusePod(p) {
 			b.pod(p)
 		}
+	}
+	if b.Limits.KeepsELANs && b.VPN != nil {
+		b.keepELANs()
 	}
 }
 
@@ -173,10 +183,14 @@ type builder struct {
 	// accepted has the targets of the services in the model; atGateways counts their endpoints at gateways.
 	accepted   map[*coe.Service][]target
 	atGateways int
+	// selected has the EgressIPs of the pods that they select, by UID; nil until a service needs it.
+	selected map[string]*coe.EgressIP
 	// clientNodes is the result of clients; nil until a service needs it.
 	clientNodes []netip.Addr
 	// furtherIPs has the addresses of nodes besides the first internal ones; nil until a service needs them.
 	furtherIPs map[netip.Addr]bool
+	// secondIPs has the nodes by their second internal address; nil until a service needs them.
+	secondIPs map[netip.Addr][]netip.Addr
 }
 
 type blockKey struct {
@@ -193,6 +207,8 @@ type elan struct {
 	// until an interface is mapped.
 	first *coe.Lease
 	iface *coe.PodInterface
+	// kept is set if the elan-instance stays although no interface is mapped.
+	kept bool
 	// blocks are the blocks whose subnet is in the model.
 	blocks []*coe.Block
 	// isolated is set if policies isolate one of its pods.

@@ -35,7 +35,7 @@ func view() coe.View {
 			ELAN: elan, Prefix: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
 			Network: "default", DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
 		}},
-		ELANs: map[string]*coe.ELANFact{elan: {Name: elan, VNI: 70000}},
+		ELANs: map[string]*coe.ELANFact{elan: {Name: elan, VNI: 70000, NetworkType: "VXLAN"}},
 		VPN:   &coe.VPNFact{Name: "default", Namespace: "default", RD: 2},
 		Nodes: map[netip.Addr]*coe.Node{node1: {UID: "n1", HostName: "node1", InternalIP: node1}},
 	}
@@ -209,6 +209,52 @@ func TestLastPod(t *testing.T) {
 	require.Empty(t, none)
 }
 
+// If the backend needs it, what the last pod leaves is exactly the elan-instance with its subnets and the port of the node,
+// and the vpn-instance, until their records are gone too. Nothing that stays changes, and a pod that is not reported yet
+// changes nothing either.
+func TestKeptELAN(t *testing.T) {
+	for name, s := range map[string]mapping.Settings{
+		"none":      {ManagementPorts: true, Limits: netvirt.Limits{KeepsELANs: true, NodesBalance: true}},
+		"namespace": {Isolation: mapping.IsolationNamespace, Limits: netvirt.Limits{KeepsELANs: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := view()
+			other := netip.MustParsePrefix("10.11.2.16/29")
+			v.Blocks = append(v.Blocks, &coe.Block{ELAN: v.Blocks[0].ELAN, Prefix: other, Gateway: other.Addr().Next(), Network: "default"})
+			addPod(&v, uid1, "busybox1", "10.11.2.28")
+			running, problems := mapping.Map(v, s)
+			require.Empty(t, problems)
+			elan := instances()[0].(netvirt.ELANInstance)
+			port, is := running[netvirt.NodePort{ELAN: elan.Name}.Key()].(netvirt.NodePort)
+			require.True(t, is)
+			if s.Isolated() {
+				require.Equal(t, other, port.Network, "the first block, although no pod has an address of it")
+			}
+			for k := range running.Parts()["default:busybox1"].Model {
+				delete(running, k)
+			}
+			v.Pods = nil // its lease still exists
+			kept, problems := mapping.Map(v, s)
+			require.Empty(t, problems)
+			require.Equal(t, running, kept)
+			require.Equal(t, elan, kept[elan.Key()])
+			_, _, dangling := kept.Dangling()
+			require.Equal(t, !s.Isolated(), dangling, "only to the Transit, which is in the cluster's scope")
+
+			for _, network := range []string{"FLAT", coe.MixedNetworks, ""} {
+				fact := *v.ELANs[elan.Name]
+				fact.NetworkType = network
+				v.ELANs = map[string]*coe.ELANFact{elan.Name: &fact}
+				none, _ := mapping.Map(v, s)
+				require.Empty(t, none, "no record says which segment it has without interfaces")
+			}
+			v.ELANs = nil
+			none, _ := mapping.Map(v, s)
+			require.Empty(t, none)
+		})
+	}
+}
+
 func TestPodProblems(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -304,6 +350,17 @@ func TestNotEnforced(t *testing.T) {
 			uids = append(uids, p.UID)
 		}
 		return uids
+	}
+	for _, l := range v.Leases {
+		if l.PodUID == uid1 {
+			l.DeniedMAC, l.DeniedBy = "02:00:00:00:00:01", "pod shop/web (u)"
+		}
+	}
+	require.Equal(t, []string{uid1}, reasons(settings))
+	_, problems := mapping.Map(v, settings)
+	require.Equal(t, "port-mac-address 02:00:00:00:00:01 has no effect: it is that of pod shop/web (u); the pod has "+v.Leases[0].MAC+"; send another one, or none", problems[0].Message)
+	for _, l := range v.Leases {
+		l.DeniedMAC = ""
 	}
 	overlay := settings
 	overlay.Limits.OverlayOnly = true

@@ -80,7 +80,9 @@ func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 }
 
 // empty reports whether the policies mean nothing for the pods of the namespace.
-func (n *namespacePolicies) empty() bool { return len(n.subjects)+len(n.profiles)+len(n.groups) == 0 }
+func (n *namespacePolicies) empty() bool {
+	return len(n.subjects)+len(n.profiles)+len(n.groups) == 0 && n.own == nil
+}
 
 // of returns the subjects that pods with some labels are among.
 func (n *namespacePolicies) of(labels coe.Labels) (all []*subjects) {
@@ -112,6 +114,12 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 			}
 		}
 	}
+	for _, d := range directions {
+		if n.own != nil && !isolated[d.acl] {
+			isolated[d.acl] = true
+			acls = append(acls, withinACLName(namespace, d.acl))
+		}
+	}
 	for d, is := range isolated {
 		if is {
 			m.isolated = true
@@ -126,7 +134,7 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 		case !hasPort(key.ports, g.port):
 		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(labels) }):
 			groups = append(groups, g.name)
-		case g.port != nil && g.prefixes != nil:
+		case g.byAddress():
 			m.within = append(m.within, g)
 		}
 	}
@@ -200,6 +208,7 @@ func (b *builder) acls() {
 			}
 		}
 	}
+	b.within(isolated, log)
 	for d, is := range isolated {
 		if is {
 			b.rest.Add(netvirt.ACL{

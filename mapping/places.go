@@ -289,7 +289,7 @@ func (b *builder) withoutPlaces(s *coe.Service) (out coe.Ignored) {
 	if s.InternalLocal && !b.nodesBalance() {
 		out |= coe.InternalPolicyLocal
 	}
-	if s.Distributes {
+	if s.Distributes && (!b.nodesBalance() || b.tooFar(s)) {
 		out |= coe.Topology
 	}
 	return out

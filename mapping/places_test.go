@@ -174,8 +174,70 @@ func TestPlaces(t *testing.T) {
 			m, problems = mapping.Map(synth.WithVIPs(v), without)
 			require.Equal(t, everywhere(c.want["else"]), near(t, m, v.Nodes)["10.96.0.20"])
 			require.Equal(t, c.local, len(problems) == 1, "the backend's limit is reported")
+			if !c.local {
+				require.Equal(t, c.want, nearNodes(t, synth.WithVIPs(v)))
+			}
 		})
 	}
+}
+
+// balancing are settings in which nodes lead pods to services.
+func balancing() mapping.Settings {
+	s := settings
+	s.Limits.NodesBalance, s.Limits.NoPlaces = true, true
+	return s
+}
+
+// nearNodes returns the endpoints to which each node leads the clients of the only port, in the form of near.
+func nearNodes(t *testing.T, v coe.View) map[string]string {
+	ports := mapping.ExposedPorts(v, balancing())
+	require.Len(t, ports, 1)
+	require.False(t, ports[0].Local)
+	short := func(endpoints []netip.AddrPort) string {
+		return strings.NewReplacer("10.0.0.", "", ":8080", "").Replace(string(netvirt.NewEndpointList(endpoints...)))
+	}
+	all := map[string]string{"else": short(ports[0].Direct)}
+	for addr, n := range v.Nodes {
+		all[n.HostName] = short(ports[0].Direct)
+		if near, found := ports[0].Endpoints[addr]; found {
+			require.NotEqual(t, ports[0].Direct, near, "a record has only what differs")
+			all[n.HostName] = short(near)
+		}
+	}
+	return all
+}
+
+// TestTooManyNearEndpoints: if nodes balance, hints have no effect above a limit, and the service has a problem if it asks for hints.
+func TestTooManyNearEndpoints(t *testing.T) {
+	v := view()
+	v.Nodes = map[netip.Addr]*coe.Node{}
+	var endpoints []endpoint
+	for i := range byte(64) {
+		zone := string('a' + rune(i%2))
+		addr := netip.AddrFrom4([4]byte{192, 168, 33, i})
+		v.Nodes[addr] = &coe.Node{UID: zone, HostName: fmt.Sprint("node", i), InternalIP: addr, Zone: zone}
+		endpoints = append(endpoints, endpoint{n: i, zones: []string{zone}})
+	}
+	v.Services = []*coe.Service{{
+		UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
+		Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80}}, Distributes: true,
+	}}
+	v.Endpoints = []*coe.Endpoints{slice(endpoints...)}
+	v = synth.WithVIPs(v)
+	_, problems := mapping.Map(v, balancing())
+	require.Empty(t, problems)
+	require.Len(t, mapping.ExposedPorts(v, balancing())[0].Endpoints, 64)
+
+	for i := range 32 {
+		addr := netip.AddrFrom4([4]byte{192, 168, 34, byte(i)})
+		v.Nodes[addr] = &coe.Node{UID: "more", HostName: fmt.Sprint("more", i), InternalIP: addr, Zone: "a"}
+	}
+	_, problems = mapping.Map(v, balancing())
+	require.Len(t, problems, 1)
+	require.Equal(t, coe.NotEnforced, problems[0].Reason)
+	ports := mapping.ExposedPorts(v, balancing())
+	require.Empty(t, ports[0].Endpoints)
+	require.Len(t, ports[0].Direct, 64)
 }
 
 // TestPlacesOfExternalAddresses: internalTrafficPolicy decides on the cluster addresses alone, hints

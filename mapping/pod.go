@@ -166,6 +166,28 @@ func (b *builder) elan(node netip.Addr) *elan {
 	return e
 }
 
+// keepELANs keeps the elan-instances that have no interface any more, while ipam keeps their records for the addresses
+// that rest. Each elan-instance has all its blocks then, so that what depends on them stays when the last interface goes,
+// and before all sources have reported their pods. An elan-instance is not kept if its segment depends on an interface, or if its
+// record does not say so.
+func (b *builder) keepELANs() {
+	kept := make(map[string]*elan, len(b.ELANs))
+	for name, fact := range b.ELANs {
+		if node, _, err := netvirt.ParseELANName(name); err == nil && fact.NetworkType == coe.VXLAN {
+			kept[name] = b.elan(node)
+			kept[name].kept = true
+		}
+	}
+	for _, block := range b.Blocks {
+		if e := kept[block.ELAN]; e != nil {
+			b.subnet(e, block)
+		}
+	}
+}
+
+// used reports whether the elan-instance is in the model.
+func (e *elan) used() bool { return e.first != nil || e.kept }
+
 // vpnInstance returns the namespace's vpn-instance.
 func (b *builder) vpnInstance() netvirt.VPNInstance {
 	return netvirt.VPNInstance{
@@ -180,6 +202,9 @@ func (b *builder) vpnInstance() netvirt.VPNInstance {
 // chosen for it, that of VLAN is the tag of the first interface, and FLAT has none.
 func elanInstance(e *elan) netvirt.ELANInstance {
 	o := netvirt.ELANInstance{Name: e.name, SegmentType: netvirt.SegmentVXLAN, SegmentationID: e.fact.VNI}
+	if e.iface == nil {
+		return o
+	}
 	switch e.iface.NetworkType {
 	case "FLAT":
 		o.SegmentType, o.SegmentationID = netvirt.SegmentFlat, 0
@@ -198,7 +223,7 @@ func (b *builder) nodePorts() {
 		return
 	}
 	for node, e := range b.elans {
-		if e.first == nil || !b.Isolated() && e.node == nil { // a node that is not known has no management port
+		if !e.used() || !b.Isolated() && e.node == nil { // a node that is not known has no management port
 			continue
 		}
 		port := netvirt.NodePort{ELAN: e.name, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis()}

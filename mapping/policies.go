@@ -16,8 +16,8 @@ import (
 // is the same for all namespaces (docs/decisions/0042-policies-are-acls-of-the-model.md).
 type policies struct {
 	set *coe.PolicySet
-	// isolated is set if each namespace has its own address space.
-	isolated bool
+	// isolated is set if namespaces are isolated; separates, if ACLs do that.
+	isolated, separates bool
 	// groups are the RemoteGroups of all rules, by name.
 	groups map[string]*group
 	// subjects are the pods that policies select, by namespace and then by canonical selector.
@@ -58,6 +58,7 @@ type entry struct {
 type group struct {
 	name      string
 	namespace string // if not empty, only its pods are members
+	podsOnly  bool   // no address of prefixes is a member unless a pod has it
 	prefixes  *netipx.IPSet
 	peers     []podPeer
 	port      *coe.ContainerPort
@@ -116,9 +117,9 @@ var directions = []struct {
 }{{coe.Ingress, netvirt.Ingress}, {coe.Egress, netvirt.Egress}}
 
 // compile computes the ACLs and RemoteGroups of a PolicySet.
-func compile(set *coe.PolicySet, isolated bool) *policies {
+func compile(set *coe.PolicySet, isolated, separates bool) *policies {
 	c := &policies{
-		set: set, isolated: isolated,
+		set: set, isolated: isolated, separates: separates,
 		groups: map[string]*group{}, subjects: map[string]map[string]*subjects{}, namespaces: map[string]*namespacePolicies{},
 	}
 	labels := policyNames(set.Policies)
@@ -292,10 +293,13 @@ func built(b *netipx.IPSetBuilder) *netipx.IPSet {
 
 // newGroup returns the group of the peers of a rule; nil for everyone.
 func (c *policies) newGroup(namespace string, peers []coe.PolicyPeer) *group {
+	if len(peers) == 0 && c.separates {
+		return c.ownGroup(namespace)
+	}
 	if len(peers) == 0 {
 		return nil
 	}
-	g := &group{}
+	g := &group{podsOnly: c.separates}
 	if c.isolated {
 		g.namespace = namespace
 	}
@@ -350,7 +354,7 @@ func (g *group) families() familySet {
 // object returns the RemoteGroup.
 func (g *group) object() netvirt.RemoteGroup {
 	o := netvirt.RemoteGroup{Name: g.name, Namespace: g.namespace}
-	if g.port == nil && g.prefixes != nil {
+	if g.prefixes != nil && !g.byAddress() {
 		o.Prefixes = netvirt.NewPrefixList(g.prefixes.Prefixes()...)
 	}
 	return o
@@ -368,8 +372,11 @@ func (s *subjects) acl(name string, port *coe.ContainerPort) *acl {
 
 func (a *acl) add(e entry) { a.entries = append(a.entries, e) }
 
-// isolates reports whether there are policies that isolate pods.
-func (c *policies) isolates() bool { return len(c.subjects) > 0 }
+// byAddress reports whether the pods with an address of the prefixes are members instead of the prefixes.
+func (g *group) byAddress() bool { return g.prefixes != nil && (g.port != nil || g.podsOnly) }
+
+// isolates reports whether pods can be isolated.
+func (c *policies) isolates() bool { return len(c.subjects) > 0 || c.separates }
 
 // policyAddresses returns the addresses of a node that policies take for the node, without its management port.
 func policyAddresses(addr netip.Addr, n *coe.Node) []netip.Addr {
@@ -386,28 +393,31 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
 		m.Add(g.object())
 	}
+	c.addOwnGroups(m, v)
 	if !c.isolates() {
 		return
 	}
 	for addr, n := range v.Nodes {
-		addresses := policyAddresses(addr, n)
-		if port, found := m[netvirt.Key{Kind: netvirt.KindManagementPort, Name: addr.String()}].(netvirt.ManagementPort); found {
-			for _, a := range port.Families() {
-				addresses = append(addresses, a.Address, a.Service)
-			}
-			if port.Second.IsValid() {
-				addresses = append(addresses, port.Second)
-			}
-		}
+		addresses := nodeAddresses(m, addr, n)
 		if six := coe.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
 			addresses = append(addresses, six)
 		}
-		var prefixes []netip.Prefix
-		for _, a := range addresses {
-			prefixes = append(prefixes, netip.PrefixFrom(a, a.BitLen()))
-		}
-		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(prefixes...)})
+		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(single(addresses...)...)})
 	}
+}
+
+// nodeAddresses returns the addresses of a node, and of its management port, that policies take for the node.
+func nodeAddresses(m netvirt.Model, addr netip.Addr, n *coe.Node) []netip.Addr {
+	addresses := policyAddresses(addr, n)
+	if port, found := m[netvirt.ManagementPort{Node: addr}.Key()].(netvirt.ManagementPort); found {
+		for _, a := range port.Families() {
+			addresses = append(addresses, a.Address, a.Service)
+		}
+		if port.Second.IsValid() {
+			addresses = append(addresses, port.Second)
+		}
+	}
+	return addresses
 }
 
 // namespacePolicies is what policies mean for the pods of one namespace.
@@ -418,6 +428,7 @@ type namespacePolicies struct {
 	// exist, so no pod is compared with all of them.
 	profiles map[string]*subjects
 	groups   []*membersGroup // sorted by name
+	own      *group          // the pods of the namespace; nil unless ACLs keep namespaces apart
 	egress   []*coe.EgressIP // that may select its pods, sorted by number
 }
 
@@ -466,10 +477,11 @@ func (c *policies) namespace(name string) *namespacePolicies {
 				here.selectors = append(here.selectors, p.pods)
 			}
 		}
-		if len(here.selectors) > 0 || g.port != nil && g.prefixes != nil {
+		if len(here.selectors) > 0 || g.byAddress() {
 			n.groups = append(n.groups, here)
 		}
 	}
+	n.seeOwnGroup(c, name)
 	slices.SortFunc(n.groups, func(a, b *membersGroup) int { return cmp.Compare(a.name, b.name) })
 	n.egress = c.egressOf(n.labels)
 	c.namespaces[name] = n

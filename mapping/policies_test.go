@@ -40,6 +40,9 @@ func FuzzPolicies(f *testing.F) {
 		w.clearProfiles()
 		w.requireIncremental()
 		for k := range w.model() {
+			if w.separates() {
+				break
+			}
 			require.NotContains(t, []netvirt.Kind{netvirt.KindACL, netvirt.KindACE, netvirt.KindRemoteGroup, netvirt.KindInterfaceACL}, k.Kind, "no policy is left")
 		}
 	})
@@ -94,20 +97,23 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 		settings: mapping.Settings{Isolation: mapping.IsolationNone},
 		marked:   map[netvirt.Scope]bool{netvirt.Cluster: true}, mapped: map[netvirt.Scope]netvirt.Parts{}, labels: map[string]coe.Labels{},
 	}
-	if w.One(3) {
+	switch w.IntN(6) {
+	case 0, 1:
 		w.settings.Isolation = mapping.IsolationNamespace
+	case 2, 3:
+		w.settings.Isolation = mapping.IsolationACLs
 	}
-	if !w.settings.Isolated() && w.One(2) {
+	if w.settings.Isolation == mapping.IsolationNone && w.One(2) {
 		w.settings.NodePorts = coe.PortRange{First: 80, Last: 81}
 	}
-	if !w.settings.Isolated() && w.One(2) {
+	if w.settings.Isolation == mapping.IsolationNone && w.One(2) {
 		w.settings.HostPorts = []coe.PortRange{{First: 82, Last: 82}, {First: 84, Last: 84}}
 	}
 	w.store = coe.NewStore(func(c coe.Changed) {
 		for _, ns := range c.Namespaces {
 			w.marked[netvirt.Scope(ns)] = true
 		}
-		w.marked[netvirt.Cluster] = w.marked[netvirt.Cluster] || c.Cluster
+		w.marked[netvirt.Cluster] = w.marked[netvirt.Cluster] || c.Cluster || c.Blocks && w.separates()
 	}, coe.Kubernetes)
 	w.mapper = mapping.NewMapper(w.store, w.settings)
 	w.store.Update(w.begin)
@@ -458,9 +464,9 @@ func (w *policyWorld) requireJudgement(questions int) {
 	}
 }
 
-// judges reports whether mapping/policy allows a connection.
+// judges reports whether mapping/policy allows a connection, and ACLs do not keep its ends apart.
 func (w *policyWorld) judges(c *policy.Cluster, from, to policy.End, port policy.Port) bool {
-	return c.Allowed(from, w.behind(c, from, to, port), port)
+	return (!w.separates() || together(from, to)) && c.Allowed(from, w.behind(c, from, to, port), port)
 }
 
 // behind returns to, or an address outside if the port is a node port or a host port of a pod's own node: it leads
@@ -485,6 +491,31 @@ func (w *policyWorld) ends(c *policy.Cluster) []policy.End {
 		ends = append(ends, policy.Outside(address4(n)), policy.Outside(address6(n)))
 	}
 	return ends
+}
+
+// separates reports whether ACLs keep namespaces apart.
+func (w *policyWorld) separates() bool { return w.settings.Isolation == mapping.IsolationACLs }
+
+// together reports whether two ends are not pods, or pods of one namespace, or a pod and its own node.
+func together(from, to policy.End) bool {
+	own := func(pod, other policy.End) bool {
+		for n := range policyNodes {
+			addresses := []netip.Addr{address4(n), address6(n), nodeNetwork.Address(uint32(n + 1)), nodeNetwork.ServiceAddress(uint32(n + 1))}
+			if pod.Pod().Node == fmt.Sprint("n", n) && slices.Contains(addresses, other.Addr()) {
+				return true
+			}
+		}
+		return false
+	}
+	switch a, b := interfaceOf(from), interfaceOf(to); {
+	case a != "" && b != "":
+		return from.Pod().Namespace == to.Pod().Namespace
+	case a != "":
+		return own(from, to)
+	case b != "":
+		return own(to, from)
+	}
+	return true
 }
 
 // apart reports whether two ends are pods of different namespaces.

@@ -35,7 +35,7 @@ func Reaches(v coe.View, s Settings) []Reach {
 				one.Cluster = append(one.Cluster, a)
 			}
 		}
-		if slices.ContainsFunc(one.Exposed, func(e Exposure) bool { return !e.Address.IsValid() }) {
+		if slices.ContainsFunc(one.Exposed, func(e Exposure) bool { return !e.Address.IsValid() || e.Address.IsUnspecified() }) {
 			one.Gateways = b.serving()
 		}
 		for _, is4 := range families {

@@ -70,6 +70,7 @@ type Bridge struct {
 	cluster  *cluster // nil where Kubernetes is not watched
 	hub      *agentstream.Hub
 	lost     *lostHistories
+	ports    *ports // nil with another backend than OVN
 	access   *access.Access
 	server   *restconf.Server
 	listener net.Listener
@@ -134,6 +135,9 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	b.role.Store(standby)
+	if b.ports, err = b.newPorts(); err != nil {
+		return err
+	}
 	return b.listen()
 }
 
@@ -147,7 +151,11 @@ func (b *Bridge) origins() []coe.Origin {
 
 // nodes is how nodes are joined with the network by a backend of these kinds.
 func (b *Bridge) nodes(kinds netvirt.KindSet) ipam.NodesConfig {
-	return b.cfg.Nodes.For(kinds, b.cfg.Mapping.Isolated())
+	nodes := b.cfg.Nodes.For(kinds, b.cfg.Mapping.Isolated())
+	if b.cfg.Mapping.Separates() {
+		return nodes.Closed()
+	}
+	return nodes
 }
 
 // Run serves until ctx is done or a part fails.
@@ -160,6 +168,9 @@ func (b *Bridge) Run(ctx context.Context) error {
 		g.run("follow Kubernetes", b.cluster.source.Run)
 	}
 	g.run("lead or stand by", b.runRoles)
+	if b.ports != nil {
+		g.run("follow ports in OVN", func(ctx context.Context) error { b.ports.Run(ctx); return nil })
+	}
 	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })
 	g.run("pace the collector", b.paceCollector)

@@ -27,22 +27,27 @@ const (
 
 // newKeeper returns the Keeper of egress addresses of a leader.
 func (b *Bridge) newKeeper(r *role, l *datastore.Leadership, backend closer) *egress.Keeper {
-	unsupported := ""
-	if b.cfg.Kubernetes.EgressLabel == "" {
-		unsupported = "egress addresses are off (--egress-ips)"
-	} else if !b.nodes(backend.Kinds()).ManagementPorts() || !backend.Kinds().Has(netvirt.KindEgressIP) {
-		unsupported = "egress addresses need the backend OVN with --isolation none and --node-network; the pods leave with the addresses of nodes"
-	}
 	hosts, _ := backend.(hostsFollow)
 	r.force = newForce(func(name string) (netvirt.EgressIP, bool) {
 		o, ok := r.loop.Has(netvirt.Cluster, netvirt.EgressIP{Name: name}.Key()).(netvirt.EgressIP)
 		return o, ok
 	}, hosts, b.log)
 	return egress.New(egress.Config{
-		Journal: l.Records(egress.Records), Store: b.store, Port: b.cfg.EgressPort, Unsupported: unsupported,
+		Journal: l.Records(egress.Records), Store: b.store, Port: b.cfg.EgressPort, Unsupported: b.noEgress(backend.Kinds()),
 		Refuse: r.assigner.RefuseEgress, InForce: r.force.has, Ask: egress.Ask,
 		OnSettled: func() { b.markAll(r.claims) }, Metrics: egress.NewMetrics(r.registry), Log: b.log,
 	})
+}
+
+// noEgress returns why a backend of these kinds has no egress addresses; empty if it has.
+func (b *Bridge) noEgress(kinds netvirt.KindSet) string {
+	switch {
+	case b.cfg.Kubernetes.EgressLabel == "":
+		return "egress addresses are off (--egress-ips)"
+	case b.cfg.Mapping.Separates(), !b.nodes(kinds).ManagementPorts(), !kinds.Has(netvirt.KindEgressIP):
+		return "egress addresses need the backend OVN with --isolation none and --node-network; the pods leave with the addresses of nodes"
+	}
+	return ""
 }
 
 // hostsFollow is a backend that knows what its hosts have.

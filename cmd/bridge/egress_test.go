@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -35,6 +36,22 @@ func (h *slowHosts) RequestInForce(ctx context.Context) (int, error) {
 
 func (h *slowHosts) InForce(context.Context, int) (bool, bool, error) {
 	return h.computes.Load(), h.follow.Load(), nil
+}
+
+// An EgressIP is refused if nodes have management ports, but ACLs keep namespaces apart: the mapping has none then.
+func TestNoEgress(t *testing.T) {
+	with := func(i mapping.Isolation, label string, kinds ...netvirt.Kind) string {
+		b := &Bridge{cfg: Config{Mapping: mapping.Settings{Isolation: i}, Kubernetes: KubernetesConfig{EgressLabel: label}}}
+		b.cfg.Nodes.Network = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+		return b.noEgress(netvirt.NewKindSet(kinds...))
+	}
+	all := netvirt.Kinds()
+	require.Empty(t, with(mapping.IsolationNone, "egress", all...))
+	require.Contains(t, with(mapping.IsolationNone, "", all...), "--egress-ips")
+	need := "need the backend OVN with --isolation none"
+	require.Contains(t, with(mapping.IsolationACLs, "egress", all...), need)
+	require.Contains(t, with(mapping.IsolationNamespace, "egress", all...), need)
+	require.Contains(t, with(mapping.IsolationNone, "egress", netvirt.KindManagementPort), need)
 }
 
 // pass lets time pass.

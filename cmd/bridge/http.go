@@ -95,6 +95,7 @@ func (b *Bridge) restconf() restconf.Config {
 			"coe-agent:interfaces":  {Source: b.onceKnown(always(b.hub.Tree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
 			"coe-status:pods":       {Source: b.onceKnown(b.podsTree), Says: "it is the status of the bridge's pods"},
 			"coe-status:leases":     {Source: b.onceKnown(always(b.leasesTree)), Says: "it has what the bridge has chosen; write pods and pools instead"},
+			"coe-status:pools":      {Source: b.onceKnown(always(b.poolsTree)), Says: "it says what is used of pools; write dhcp_allocation_pool:dhcp_allocation_pool instead"},
 			"coe-status:services":   {Source: b.onceKnown(always(b.servicesTree)), Says: "it says where services are reached; write services instead"},
 			"coe-status:egress-ips": {Source: b.onceKnown(always(b.egressIPsTree)), Says: "it has what the bridge has accepted; write EgressIPs to Kubernetes instead"},
 		},

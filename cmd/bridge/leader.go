@@ -96,10 +96,12 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	}
 	nodes := b.nodes(opened.Kinds())
 	if len(b.cfg.Nodes.NoMasquerade) > 0 && len(nodes.NoMasquerade) == 0 {
-		b.log.Warn("--no-masquerade has no effect: nodes have no management ports")
+		b.log.Warn("--no-masquerade has no effect: it needs management ports of nodes, and --isolation none")
 	}
 	r := &role{side: side{backend: backend, release: release}, registry: prometheus.NewRegistry()}
-	cfg := ipam.Config{Isolated: b.cfg.Mapping.Isolated(), ReuseDelay: b.cfg.ReuseDelay, Nodes: nodes}
+	cfg := ipam.Config{
+		Isolated: b.cfg.Mapping.Isolated(), NodeBlocks: b.settingsOf(r).Limits.NodeGateways, ReuseDelay: b.cfg.ReuseDelay, Nodes: nodes,
+	}
 	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()

@@ -160,7 +160,7 @@ func (s source) Want(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	parts, problems := s.mapper.Scope(scope)
 	if scope == netvirt.Cluster {
 		all := s.allPools()
-		problems = slices.Concat(problems, all.problems, ipam.SmallPools(all.pools, s.store.Nodes(), s.store.Namespaces()))
+		problems = slices.Concat(problems, all.problems, ipam.SmallPools(all.pools, s.takers(s.settings)))
 	}
 	return parts, problems
 }
@@ -179,7 +179,7 @@ func (s source) Complete() bool {
 func (s source) Revision() int64 { return s.store.Revision() }
 
 // CaughtUp implements reconcile.Source.
-func (s source) CaughtUp() bool { return s.store.Revision() >= s.data.Revision() }
+func (s source) CaughtUp() bool { return s.store.Notified() && s.store.Revision() >= s.data.Revision() }
 
 // runRoles makes this replica a standby until it is elected, then the leader until
 // another replica is elected, and so on until ctx is done.

@@ -147,7 +147,7 @@ func (b *Bridge) podsTree(ctx context.Context, asked tree.Asked) ([]byte, error)
 		uid = asked.Within[0]
 	}
 	r, _ := b.current(ctx)
-	tracer := status.Tracer{Store: b.store, Settings: b.settingsOf(r), Loop: r.loop, Kinds: r.backend.Kinds(), Confirmed: b.hub.Confirmed}
+	tracer := status.Tracer{Store: b.store, Settings: b.settingsOf(r), Loop: r.loop, Kinds: r.backend.Kinds(), Confirmed: b.hub.Confirmed, Network: b.ports.progress}
 	pods := tracer.Pods(namespaces, uid)
 	if len(pods.Namespaces) == 0 {
 		return nil, nil

@@ -124,9 +124,9 @@ func TestGet(t *testing.T) {
 			default - eeafffb7-d9fc-aaed-fbc9-8af8bfaacdd9 5.21.5.0 tcp - - - 0 NoEndpoint
 			default web 8f2a6d5e-0000-4000-8000-00000000000a 10.96.0.2 80/tcp - - - 1 -
 			`,
-		"pools": `NETWORK SUBNET FROM TO GATEWAY IN USE
-			default 10.11.2.0/24 - - - 2
-			services 10.96.0.0/24 - - - 1
+		"pools": `NETWORK SUBNET FROM TO GATEWAY IN USE BLOCKS PODS THAT FIT
+			default 10.11.2.0/24 - - - 2 2 234
+			services 10.96.0.0/24 - - - 1 0 -
 			`,
 		"leases": `INTERFACE ADDRESS BLOCK MAC NODE RELEASED
 			default:web 10.11.2.2 10.11.2.0/29 0a:58:0a:0b:02:02 192.168.33.12 -

@@ -209,7 +209,7 @@ func TestPlanOfBadDocuments(t *testing.T) {
 	_, err = run(t, pool, "plan", "-f", "-", "--pool", "10.11.0.0/16")
 	require.ErrorContains(t, err, "plan pools: ")
 	_, err = run(t, "{}", "plan", "-f", "-", "--only", "rows")
-	require.ErrorContains(t, err, "want netvirt, ovn or paths")
+	require.ErrorContains(t, err, "want netvirt, ovn, paths, ways or layout")
 	_, err = run(t, "{}", "plan", "-f", "-", "--isolation", "some")
 	require.ErrorContains(t, err, `--isolation "some": want none or namespace`)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -320,6 +321,10 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 ---
 {apiVersion: v1, kind: Pod, metadata: {name: api, namespace: ops, labels: {run: api}}, spec: {nodeName: n1}, status: {podIP: 10.1.1.2}}
 ---
+{apiVersion: v1, kind: Node, metadata: {name: n3}, status: {addresses: [{type: InternalIP, address: 192.168.0.3}, {type: ExternalIP, address: 203.0.113.3}]}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: web3, namespace: shop, labels: {app: web}}, spec: {nodeName: n3}, status: {podIP: 10.1.3.2}}
+---
 {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: edge, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 100.96.0.0/16}}]}]}}
 ---
 {apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: client, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 198.51.100.7/32}}]}]}}
@@ -334,6 +339,8 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 		"Local":                                  {"--from 198.51.100.7 --to 192.168.0.2:30081", "allowed: 198.51.100.7 to 192.168.0.2:30081/tcp (node port of service shop/web, externalTrafficPolicy Local)"},
 		"Local, another client":                  {"--from 198.51.100.8 --to 192.168.0.2:30081", "denied: "},
 		"Local, another node":                    {"--from 198.51.100.7 --to 192.168.0.1:30081", "the service has no endpoint on the node that is asked, so nobody answers"},
+		"Local, an ExternalIP":                   {"--from 198.51.100.7 --to 203.0.113.3:30081", "10.1.3.2:8080"},
+		"Cluster, an ExternalIP":                 {"--from 198.51.100.7 --to 203.0.113.3:30080", "100.96.255.252"},
 		"no endpoint":                            {"--from 198.51.100.7 --to 192.168.0.1:30082", "the service has no endpoint"},
 		"external address":                       {"--from 198.51.100.7 --to 203.0.113.1:80 --external-addresses 203.0.113.0/24", "allowed: 198.51.100.7 to 203.0.113.1:80/tcp (external address of service shop/sql"},
 		"not allowed":                            {"--from 198.51.100.7 --to 203.0.113.1:80", "note: service shop/sql: NotAllowed: external address 203.0.113.1 is in no prefix of --external-addresses"},
@@ -341,7 +348,7 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 		"not in the ranges":                      {"--from 198.51.100.77 --to 203.0.113.2:53/udp --external-addresses 203.0.113.0/24", "no loadBalancerSourceRanges of the service has the client"},
 		"another protocol":                       {"--from 198.51.100.7 --to 192.168.0.2:30080/udp", "node n2"},
 		"not served":                             {"--from 198.51.100.7 --to 192.168.0.2:30080 --isolation namespace", "note: service shop/sql: NotEnforced: "},
-		"a pod":                                  {"--from ops/prometheus --to 192.168.0.2:30080", "only clients outside the cluster are followed"},
+		"a pod":                                  {"--from ops/prometheus --to 192.168.0.2:30080", "pods are not followed through nodes"},
 		"IPv6":                                   {"--from 2001:db8::1 --to 192.168.0.2:30080", "it is not of the same family as 192.168.0.2"},
 		"JSON":                                   {"--from 198.51.100.7 --to 192.168.0.2:30080 -o json", `"toPort": 5432`},
 		"a node itself, on a port of no service": {"--from 198.51.100.7 --to 192.168.0.2:22", "policies do not apply to nodes"},
@@ -352,6 +359,65 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 				out += err.Error()
 			}
 			require.Contains(t, out, c.want)
+		})
+	}
+}
+
+// TestPolicyCheckFromANode follows programs of nodes through node ports and external addresses. Their source depends on the node
+// that they ask.
+func TestPolicyCheckFromANode(t *testing.T) {
+	const services = `---
+{apiVersion: v1, kind: Service, metadata: {name: sql, namespace: shop}, spec: {clusterIP: 10.96.0.10, selector: {app: db}, externalIPs: [203.0.113.1], ports: [{port: 80, targetPort: sql, nodePort: 30080}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: web, namespace: shop}, spec: {clusterIP: 10.96.0.11, externalTrafficPolicy: Local, selector: {app: web}, externalIPs: [203.0.113.2], ports: [{port: 80, targetPort: 8080, nodePort: 30081}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: mixed, namespace: shop}, spec: {clusterIP: 10.96.0.12, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 30082}]}}
+---
+{apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: mixed-1, namespace: shop, labels: {kubernetes.io/service-name: mixed}}, addressType: IPv4,
+  ports: [{port: 8080, protocol: TCP, name: ""}], endpoints: [{addresses: [10.1.0.2]}, {addresses: [198.51.100.9]}]}
+---
+{apiVersion: v1, kind: Service, metadata: {name: none, namespace: ops}, spec: {clusterIP: 10.96.0.13, externalTrafficPolicy: Local, ports: [{port: 80, nodePort: 30083}]}}
+---
+{apiVersion: v1, kind: Node, metadata: {name: n3}, status: {addresses: [{type: InternalIP, address: 192.168.0.3}, {type: ExternalIP, address: 203.0.113.3}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: nodes, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 192.168.0.1/32}}]}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: many, namespace: ops}, spec: {clusterIP: 10.96.0.14, externalTrafficPolicy: Local, selector: {app: many}, ports: [{port: 80, nodePort: 30084}]}}
+`
+	var many strings.Builder // more than nodes have
+	for n := range 2 * 33 {
+		fmt.Fprintf(&many, "---\n{apiVersion: v1, kind: Pod, metadata: {name: p%d, namespace: ops, labels: {app: many}}, spec: {nodeName: n%d}, status: {podIP: 10.1.9.%d}}\n", n, 1+n%2, n)
+	}
+	file := filepath.Join(t.TempDir(), "services.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(services+many.String()), 0o600))
+	for name, c := range map[string]struct {
+		args string
+		want []string // in the output
+	}{
+		"another node, Local":           {"--from 192.168.0.1 --to 192.168.0.2:30081", []string{"allowed: ", "egress 192.168.0.1 192.168.0.1 allowed", "10.1.0.2:8080", "spec.ingress[0] of policy shop/nodes"}},
+		"a third node, Local":           {"--from 192.168.0.3 --to 192.168.0.2:30081", []string{"denied: ", "egress 192.168.0.3 192.168.0.3 allowed", "isolated, and no rule allows it"}},
+		"no endpoint there":             {"--from 192.168.0.2 --to 192.168.0.1:30081", []string{"denied: ", "the service has no endpoint on the node that is asked, so nobody answers"}},
+		"its own node, Local":           {"--from 192.168.0.1 --to 192.168.0.1:30081", []string{"allowed: ", "egress 192.168.0.1 192.168.0.1 allowed", "10.1.0.2:8080"}},
+		"an endpoint that is not a pod": {"--from 192.168.0.1 --to 192.168.0.1:30082", []string{"denied: ", "100.96.0.", "10.1.0.2:8080", "198.51.100.9:8080"}},
+		"the same, another node":        {"--from 192.168.0.1 --to 192.168.0.2:30082", []string{"allowed: ", "egress 192.168.0.1 192.168.0.1 allowed", "10.1.0.2:8080"}},
+		"another node, Cluster":         {"--from 192.168.0.1 --to 192.168.0.2:30080", []string{"denied: ", "100.96.255.", "10.1.0.1:5432"}},
+		"its own node, Cluster":         {"--from 192.168.0.1 --to 192.168.0.1:30080", []string{"allowed: ", "100.96.0.", "10.1.0.1:5432", "a pod and its own node always reach each other"}},
+		"external address":              {"--from 192.168.0.1 --to 203.0.113.2:80 --external-addresses 203.0.113.0/24", []string{"denied: ", "external address", "100.96.0.", "10.1.0.2:8080"}},
+		"no endpoint":                   {"--from 192.168.0.1 --to 192.168.0.2:30083", []string{"denied: ", "the service has no endpoint"}},
+		"a pod on the network of node":  {"--from ops/exporter --to 192.168.0.2:30081", []string{"allowed: ", "192.168.0.2", "10.1.0.2:8080", "a pod and its own node always reach each other"}},
+		"too many endpoints":            {"--from 192.168.0.1 --to 192.168.0.2:30084", []string{"allowed: ", "egress 192.168.0.1 100.96.255.", "10.1.9.1:80"}},
+		"the same, its own node":        {"--from 192.168.0.1 --to 192.168.0.1:30084", []string{"allowed: ", "egress 192.168.0.1 100.96.0.", "10.1.9.1:80", "10.1.9.2:80"}},
+		"an ExternalIP":                 {"--from 203.0.113.3 --to 192.168.0.2:30081", []string{"node n3 is followed only with internal addresses of nodes, in --from and --to"}},
+		"to an ExternalIP":              {"--from 192.168.0.1 --to 203.0.113.3:30081", []string{"node n1 is followed only with internal addresses"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			out, err := runPolicy(t, "", strings.Fields("check -f "+policyCluster+" -f "+file+" "+c.args)...)
+			if err != nil {
+				out += err.Error()
+			}
+			for _, want := range c.want {
+				require.Contains(t, strings.Join(strings.Fields(out), " "), strings.TrimSpace(want))
+			}
 		})
 	}
 }

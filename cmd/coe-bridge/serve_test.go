@@ -42,6 +42,8 @@ func TestServeRefuses(t *testing.T) {
 		{"certificate is not there", "--dev --listen 127.0.0.1:0 --tls-cert /nonexistent --tls-key /nonexistent", []string{"read --tls-cert: stat /nonexistent"}},
 		{"ovn key without certificate", "--dev --backend ovn --ovn-nb ssl:127.0.0.1:1 --ovn-ca ca.pem --ovn-key k.pem", []string{"--ovn-key is given without --ovn-cert"}},
 		{"OVN without CA", "--dev --backend ovn --ovn-nb ssl:127.0.0.1:1", []string{"--ovn-nb ssl: is given without --ovn-ca"}},
+		{"southbound without CA", "--dev --backend ovn --ovn-nb unix:/n --ovn-sb ssl:127.0.0.1:1", []string{"--ovn-sb ssl: is given without --ovn-ca"}},
+		{"southbound", "--dev --listen 127.0.0.1:0 --backend ovn --ovn-nb unix:/n --ovn-sb x", []string{`southbound endpoint "x": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`}},
 		{"etcd authority", "--auth-file " + users + " --etcd-endpoints https://127.0.0.1:1 --etcd-ca /nonexistent", []string{"read --etcd-ca: stat /nonexistent"}},
 		{"backend", "--dev --listen 127.0.0.1:0 --backend onos", []string{`backend "onos": want one of memory, ovn, odl`}},
 		{"northbound", "--dev --listen 127.0.0.1:0 --backend ovn --ovn-nb /run/x.sock", []string{`northbound endpoint "/run/x.sock": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`}},

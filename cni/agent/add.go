@@ -68,25 +68,6 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 	return a.plug(ctx, p, undo)
 }
 
-// timed runs a step of a call and records its duration. It fails if ctx ends before or
-// during the step; a step whose context has ended does not start.
-func (a *Agent) timed(ctx context.Context, name string, do func() error) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("before step %s: %w", name, err)
-	}
-	ended := a.metrics.stepped(name)
-	a.log.Debug("step started", "step", name)
-	err := do()
-	a.log.Debug("step finished", "step", name, "took", ended(), "err", err)
-	if err != nil {
-		return err
-	}
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("after step %s: %w", name, err)
-	}
-	return nil
-}
-
 // record waits for the record of the pod's interface. It fails if the record differs from
 // the addresses or the MAC address that the caller requested.
 func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, error) {
@@ -172,6 +153,7 @@ type step struct {
 // steps creates the plan. The port comes as early as possible: the switch and the network
 // work while the agent configures the pod's end. A call that is refused changes nothing.
 func (a *Agent) steps(p plan, undo *undo) []step {
+	var added time.Time
 	return []step{
 		{
 			"claim",
@@ -194,7 +176,10 @@ func (a *Agent) steps(p plan, undo *undo) []step {
 		},
 		{
 			"port",
-			func(ctx context.Context) error { return a.cfg.Switch.Add(ctx, p.port) },
+			func(ctx context.Context) error {
+				added = time.Now()
+				return a.cfg.Switch.Add(ctx, p.port)
+			},
 			func(ctx context.Context) error { return a.cfg.Switch.Delete(ctx, p.port.Name, p.port.Attachment) },
 		},
 		{
@@ -205,7 +190,13 @@ func (a *Agent) steps(p plan, undo *undo) []step {
 		},
 		{
 			"network",
-			func(ctx context.Context) error { return a.connected(ctx, p) }, nil,
+			func(ctx context.Context) error {
+				if err := a.connected(ctx, p); err != nil {
+					return err
+				}
+				a.measureFlows(ctx, p.port.Name, added)
+				return nil
+			}, nil,
 		},
 		{
 			"hostports",

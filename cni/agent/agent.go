@@ -85,19 +85,26 @@ func New(cfg Config) (*Agent, error) {
 	return a, a.notes.open()
 }
 
+// slowCall is the duration from which the steps of a call are logged.
+const slowCall = 2 * time.Second
+
 // Answer executes a call. ctx ends when the caller closes the connection.
 func (a *Agent) Answer(ctx context.Context, r call.Request) call.Answer {
 	begun := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, a.cfg.Deadline)
 	defer cancel()
+	ctx, steps := withSteps(ctx)
 	answer, pod, err := a.do(ctx, r)
 	took := time.Since(begun)
 	answer.Error = cniError(r.Command, pod, err)
 	a.metrics.called(r.Command, answer.Error, took)
-	log := a.log.With("command", r.Command, "container", r.ContainerID, "ifname", r.IfName, "pod", pod, "took", took)
-	if err != nil {
+	log := a.log.With("command", r.Command, "container", r.ContainerID, "ifname", r.IfName, "pod", pod, "took", took, "steps", steps)
+	switch {
+	case err != nil:
 		log.Warn("call failed", "err", err)
-	} else {
+	case took >= slowCall:
+		log.Info("call was slow")
+	default:
 		log.Debug("call finished")
 	}
 	return answer

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -14,7 +15,7 @@ import (
 // the transaction that created it (decision 43).
 func (a *Agent) connected(ctx context.Context, p plan) error {
 	if err := a.cfg.Switch.Await(ctx, p.port); err != nil {
-		return errors.Join(err, a.cfg.Switch.Managed())
+		return a.explain(ctx, p.at, errors.Join(err, a.cfg.Switch.Managed()))
 	}
 	if !a.cfg.Confirmed {
 		return nil
@@ -26,16 +27,28 @@ func (a *Agent) connected(ctx context.Context, p plan) error {
 	return nil
 }
 
+// measureFlows measures how long OVN took for the flows of a new port.
+func (a *Agent) measureFlows(ctx context.Context, port string, added time.Time) {
+	if at, err := a.cfg.Switch.InstalledAt(ctx, port); err == nil && !at.IsZero() {
+		a.metrics.flows.Observe(max(0, at.Sub(added).Seconds()))
+	}
+}
+
 // released waits until the switch has released the former port, and until the bridge no longer
 // reports the interface as confirmed while its port is missing. A confirmation of the former
 // port must not count for the new one. OpenDaylight also removes flows of a port that returns
-// during the removal.
+// during the removal. Therefore the port also waits until OpenDaylight programs the switch:
+// otherwise an ADD that ends at its deadline removes a port that OpenDaylight is about to find,
+// and the next ADD returns it during the removal.
 func (a *Agent) released(ctx context.Context, p plan) error {
 	if err := a.cfg.Switch.AwaitDeletions(ctx); err != nil {
 		return err
 	}
 	if !a.cfg.Confirmed {
 		return nil
+	}
+	if err := a.cfg.Switch.AwaitManaged(ctx); err != nil {
+		return a.explain(ctx, p.at, err)
 	}
 	is := func(r *uplink.Record) bool { return r.Port == p.port.Name && !r.Confirmed }
 	if _, err := a.cfg.Uplink.Await(ctx, is); err != nil {

@@ -17,13 +17,17 @@ const twoFamilies = `"mtu":1300,"address":[` +
 	`{"ip":"10.42.0.2","prefix-length":32,"gateway":"169.254.1.1"},{"ip":"fd42::2","prefix-length":64,"gateway":"fd42::1"}],"route":[` +
 	`{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"},{"destination":"::/0","next-hop":"fd42::1"}]`
 
-// TestTwoFamilies attaches a pod with addresses of both families to a switch that OVN does not
+// TestTwoFamiliesInProcess attaches a pod with addresses of both families to a switch that OVN does not
 // program.
-func TestTwoFamilies(t *testing.T) {
-	w := &world{t: t, lab: ovnhost.ForTest(t, "host1")}
+func TestTwoFamiliesInProcess(t *testing.T) {
+	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
 	bridge := newFakeBridge(t, twoFamilies)
 	bridge.follow(w)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	w.openDaylight("host1")
+	w.manage(a)
+	_, err := w.lab.Hosts[0].VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
 	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
 	out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", p.netns(), "sysctl", "-w", "net.ipv6.conf.default.disable_ipv6=1").CombinedOutput()
 	require.NoError(t, err, "%s", out)

@@ -119,8 +119,14 @@ func (w *egressWorld) patchNode(host, patch string) {
 // apply creates or changes an EgressIP that selects the pods of a namespace.
 func (w *egressWorld) apply(name, address, namespace string) {
 	w.t.Helper()
+	w.applyTo(name, address, namespace, "")
+}
+
+// applyTo creates or changes an EgressIP that selects pods of a namespace, with further members of its spec.
+func (w *egressWorld) applyTo(name, address, namespace, more string) {
+	w.t.Helper()
 	require.NoError(w.t, w.plane.Apply(w.t.Context(), fmt.Sprintf(`{"apiVersion":"coe-bridge.io/v1","kind":"EgressIP","metadata":{"name":%q},
-		"spec":{"egressIPs":[%q],"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}}}`, name, address, namespace)))
+		"spec":{"egressIPs":[%q],"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}%s}}`, name, address, namespace, more)))
 }
 
 // holder returns the node in the status of an EgressIP; empty for none.
@@ -301,6 +307,7 @@ func TestEgressIP(t *testing.T) {
 		w.leaves(w.unchosen, w.address("host1"))
 		w.apply("shop", egressIP, "chosen")
 	})
+	w.step("pods by their labels", w.testEgressOfLabels)
 	w.step("the bridge restarts", func() {
 		near, far := w.ping(w.near, patientPing), w.ping(w.far, patientPing)
 		w.bridge.Kill()
@@ -359,6 +366,32 @@ func TestEgressIP(t *testing.T) {
 		require.NoError(t, err)
 		require.Empty(t, strings.TrimSpace(out))
 	})
+}
+
+// testEgressOfLabels selects pods by their labels: a pod leaves with the egress address as long as it has the label.
+func (w *egressWorld) testEgressOfLabels() {
+	pods, labelled := w.api.CoreV1().Pods("chosen"), metav1.ObjectMeta{Name: "labelled", Labels: map[string]string{"app": "payment"}}
+	pod, err := pods.Create(w.t.Context(), &corev1.Pod{
+		ObjectMeta: labelled, Spec: corev1.PodSpec{NodeName: "host3", Containers: []corev1.Container{{Name: "main", Image: "none"}}},
+	}, metav1.CreateOptions{})
+	require.NoError(w.t, err)
+	p := w.sandbox("host3", "chosen", pod.Name, string(pod.UID), "sandbox5")
+	p.mustAdd()
+	w.leaves(p, egressIP)
+	w.applyTo("shop", egressIP, "chosen", `,"podSelector":{"matchLabels":{"app":"payment"}}`)
+	w.leaves(w.far, w.address("host3"))
+	w.leaves(p, egressIP)
+	relabel := func(app, as string) {
+		_, err := pods.Patch(w.t.Context(), pod.Name, types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"app":%q}}}`, app), metav1.PatchOptions{})
+		require.NoError(w.t, err)
+		w.leaves(p, as)
+	}
+	relabel("web", w.address("host3"))
+	relabel("payment", egressIP)
+	w.apply("shop", egressIP, "chosen")
+	w.leaves(w.far, egressIP)
+	require.NoError(w.t, p.del())
+	require.NoError(w.t, pods.Delete(w.t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
 }
 
 // answersBridge waits until the bridge counts a node as alive: then its agent has opened the port.

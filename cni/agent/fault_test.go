@@ -12,9 +12,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// TestFailureAfterEveryStep makes ADD and DEL fail after each step, as if the caller was killed.
+// TestFailureAfterEveryStepInProcess makes ADD and DEL fail after each step, as if the caller was killed.
 // A failed ADD leaves nothing behind; a failed DEL can be repeated.
-func TestFailureAfterEveryStep(t *testing.T) {
+func TestFailureAfterEveryStepInProcess(t *testing.T) {
 	w := newWorldWithoutAgents(t, "host1")
 	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
 	for _, p := range []*sandbox{w.pod("host1", 1, "web", "front"), w.sandbox("host1", "", "", "", "bare")} {

@@ -15,19 +15,42 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// link returns the address of a host's gateway that endpoints see.
-func (w *exposeWorld) link(host string) string {
+// gatewaySide is what a test of a gateway of host1 needs of one family.
+type gatewaySide struct {
+	side
+	client, gateway string   // in the network outside
+	link            string   // the address of the gateway that endpoints see
+	network         string   // the network outside
+	spoofed         []string // addresses that policies allow: first one of the node, then that of a pod that reaches itself
+	inside          []string
+}
+
+// gatewaySides returns the families of the gateway of a host in a network.
+func (w *exposeWorld) gatewaySides(host string, north network) (all []gatewaySide) {
 	w.t.Helper()
 	address, _ := w.management(host)
-	link, ok := coe.GatewayLink(coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address))
-	require.True(w.t, ok)
-	return link.Addr().Next().Next().String()
+	number := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
+	for _, s := range w.sides() {
+		g := gatewaySide{side: s, client: north.at(ofNextHop), gateway: north.at(ofGateway), network: north.at(0) + "/24", spoofed: []string{w.address(host), "169.254.169.5"}, inside: []string{"10.42.0.0/16", "10.96.0.0/16"}}
+		links := coe.GatewayLinks
+		if s.name == "IPv6" {
+			g.client, g.gateway, g.network, links = north.at6(ofNextHop), north.at6(ofGateway), north.at6(0)+"/64", coe.GatewayLinksIPv6
+			g.spoofed = []string{coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String(), "fd69::5"}
+			g.inside = []string{"fd42::/64", "fd97::/112"}
+		}
+		link, ok := coe.GatewayLink(links, number)
+		require.True(w.t, ok)
+		g.link = link.Addr().Next().Next().String()
+		all = append(all, g)
+	}
+	return all
 }
 
 // rejected waits until a port rejects connections.
@@ -47,44 +70,59 @@ func (w *exposeWorld) rejected(from, node string, port int) {
 }
 
 // TestGatewayServices: a client outside reaches services by the load balancers of a gateway of OVN, at node ports and at
-// external addresses.
+// external addresses, by IPv4 and IPv6.
 func TestGatewayServices(t *testing.T) {
-	w := newExposeWorld(t)
+	w := newDualExposeWorld(t)
 	north := network{"north", "10.33.75"}
 	w.connect("host1", "eth1", north)
-	client, gateway := north.at(ofNextHop), north.at(ofGateway)
-	args := []string{"init", "--physical-interface", "eth1", "--physical-ip", gateway + "/24", "--default-gw", client}
+	args := []string{
+		"init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway) + "/24," + north.at6(ofGateway) + "/64",
+		"--default-gw", north.at(ofNextHop) + "," + linkLocalHop,
+	}
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host1")
 	before := w.state("host1")
 	w.mustGateway("changed", "host1", append(args, "--services")...)
 	w.mustGateway("nothing to do", "host1", append(args, "--services")...)
-	link := w.link("host1")
-
-	w.step("node ports", func() {
-		w.answered(north.name, gateway, cluster, all(link)...)
-		w.answered(north.name, gateway, local, "pod-host1 "+client)
-		w.reachesEach(north.name, gateway, cluster, all(link)...)
-		w.seen(w.pods["host1"].inLab(), outside, 8080, "north "+gateway)
-		w.answered("central", w.address("host1"), cluster, all(w.edge("host1"))...) // nodes answer as before
+	sides := w.gatewaySides("host1", north)
+	each := func(name string, do func(gatewaySide)) {
+		for _, s := range sides {
+			w.step(name+": "+s.name, func() { do(s) })
+		}
+	}
+	each("node ports", func(s gatewaySide) {
+		w.answered(north.name, s.gateway, cluster, all(s.link)...)
+		w.answered(north.name, s.gateway, local, "pod-host1 "+s.client)
+		w.reachesEach(north.name, s.gateway, cluster, all(s.link)...)
+		w.seen(w.pods["host1"].inLab(), s.outside, 8080, "north "+s.gateway)
+		w.answered("central", s.address("host1"), cluster, all(s.edges["host1"])...) // nodes answer as before
+		w.answered("central", s.address("host1"), local, "pod-host1 "+s.edges["host1"])
 	})
-	w.step("endpoints", func() { w.testGatewayEndpoints(north, gateway, cluster, local, link) })
-	w.step("endpoints on nodes", func() { w.testGatewayHosts(north, gateway, cluster, link) })
-	w.step("external addresses", func() { w.testGatewayAddresses(north, gateway, link) })
-	w.step("nothing else comes in", func() { w.testGatewayKeepsOut(north, gateway, cluster, local) })
-	w.step("policies", func() { w.testGatewayPolicies(north, gateway, cluster, local, link) })
+	each("endpoints", func(s gatewaySide) { w.testGatewayEndpoints(s, cluster, local) })
+	w.step("endpoints on nodes", func() { w.testGatewayHosts(sides, cluster) })
+	w.testGatewayAddresses(sides)
+	each("nothing else comes in", func(s gatewaySide) { w.testGatewayKeepsOut(s, cluster, local) })
+	each("policies", func(s gatewaySide) { w.testGatewayPolicies(s, cluster, local) })
 	w.step("the bridge is away", func() {
 		w.bridge.Kill()
-		w.answered(north.name, gateway, cluster, all(link)...)
+		for _, s := range sides {
+			w.answered(north.name, s.gateway, cluster, all(s.link)...)
+		}
 		w.startBridge()
-		w.answered(north.name, gateway, local, "pod-host1 "+client)
+		for _, s := range sides {
+			w.answered(north.name, s.gateway, local, "pod-host1 "+s.client)
+		}
 	})
 	w.step("without services", func() {
 		w.mustGateway("configure gateway", "host1", args...)
-		w.silent(north.name, gateway, cluster)
-		w.seen(w.pods["host1"].inLab(), outside, 8080, "north "+gateway)
+		for _, s := range sides {
+			w.silent(north.name, s.gateway, cluster)
+			w.seen(w.pods["host1"].inLab(), s.outside, 8080, "north "+s.gateway)
+		}
 		w.mustGateway("configure gateway", "host1", append(args, "--services")...)
-		w.answered(north.name, gateway, cluster, all(link)...)
+		for _, s := range sides {
+			w.answered(north.name, s.gateway, cluster, all(s.link)...)
+		}
 	})
 	w.step("the NIC is gone, remove", func() {
 		require.FileExists(w.t, filepath.Join(w.agents["host1"].dir, "nics", "eth1.json"))
@@ -113,123 +151,180 @@ func (w *exposeWorld) reachesEach(from, node string, at nodePorts, want ...strin
 	}
 }
 
-func (w *exposeWorld) testGatewayEndpoints(north network, gateway string, cluster, local nodePorts, link string) {
-	client := north.at(ofNextHop)
+func (w *exposeWorld) testGatewayEndpoints(s gatewaySide, cluster, local nodePorts) {
+	const north = "north"
+	client, gateway, link := s.client, s.gateway, s.link
 	w.endpoints("local", "host1", "host2")
 	w.endpoints("cluster", "host2")
-	w.answered(north.name, gateway, cluster, "pod-host2 "+link)
-	w.answered(north.name, gateway, local, "pod-host1 "+client)
+	w.answered(north, gateway, cluster, "pod-host2 "+link)
+	w.answered(north, gateway, local, "pod-host1 "+client)
 	w.endpoints("local", "host2")
-	w.silent(north.name, gateway, local)
+	w.silent(north, gateway, local)
 	w.endpoints("local")
-	w.rejected(north.name, gateway, local.tcp)
+	w.rejected(north, gateway, local.tcp)
 	w.endpoints("local", "host1")
 	w.endpoints("cluster", "host1", "host2")
-	w.answered(north.name, gateway, local, "pod-host1 "+client)
+	w.answered(north, gateway, local, "pod-host1 "+client)
 
-	api := w.api.CoreV1().Services("default")
-	s, err := api.Get(w.t.Context(), "cluster", metav1.GetOptions{})
-	require.NoError(w.t, err)
-	s.Spec.SessionAffinity = corev1.ServiceAffinityClientIP
-	s, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
-	require.NoError(w.t, err)
+	w.affinity("cluster", corev1.ServiceAffinityClientIP)
 	await(w.t, "a client keeps its endpoint", func() error {
-		first, err := w.ask(north.name, gateway, cluster.tcp)
+		first, err := w.ask(north, gateway, cluster.tcp)
 		for n := 0; err == nil && n < 15; n++ {
 			var now string
-			if now, err = w.ask(north.name, gateway, cluster.tcp); err == nil && now != first {
+			if now, err = w.ask(north, gateway, cluster.tcp); err == nil && now != first {
 				err = fmt.Errorf("first %q, then %q", first, now)
 			}
 		}
 		return err
 	})
-	s.Spec.SessionAffinity = corev1.ServiceAffinityNone
-	_, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
-	require.NoError(w.t, err)
-}
-
-// testGatewayHosts: an endpoint is a program of a node, such as a pod on the network of its host.
-func (w *exposeWorld) testGatewayHosts(north network, gateway string, cluster nodePorts, link string) {
-	for _, host := range []string{"host1", "host2"} {
-		w.who(host, host)
-		w.endpointsAt("cluster", w.address(host))
-		w.seen(north.name, gateway, cluster.tcp, host+" "+link)
+	if s.name == "IPv4" { // OVN 23.03 cannot choose by an IPv6 address
+		w.testGatewayClients(s, cluster)
 	}
-	w.endpoints("cluster", "host1", "host2")
-	w.answered(north.name, gateway, cluster, all(link)...)
+	w.affinity("cluster", corev1.ServiceAffinityNone)
+	w.reachesEach(north, gateway, cluster, all(link)...)
 }
 
-func (w *exposeWorld) testGatewayAddresses(north network, gateway, link string) {
-	client, at := north.at(ofNextHop), nodePorts{80, 80}
-	w.addresses("cluster", []string{externalIP}, balancerIP)
-	w.addresses("local", nil, localIP)
-	w.ip(north.name, "route", "replace", "198.51.100.0/24", "via", gateway)
-	for _, address := range []string{externalIP, balancerIP} {
-		w.answered(north.name, address, at, all(link)...)
-	}
-	w.answered(north.name, localIP, at, "pod-host1 "+client)
-	w.answered(w.pods["host2"].inLab(), localIP, at, "pod-host1 "+w.pods["host2"].address.String())
-	require.Error(w.t, w.lab.Ping(within(w.t, time.Second), north.name, netip.MustParseAddr("198.51.100.77")))
-
-	w.restrict("cluster", client+"/32")
-	w.answered(north.name, balancerIP, at, all(link)...)
-	w.restrict("cluster", "192.0.2.0/24")
-	w.silent(north.name, balancerIP, at)
-	w.answered(north.name, externalIP, at, all(link)...)
-	w.restrict("cluster")
-	w.answered(north.name, balancerIP, at, all(link)...)
-
-	owner := "/restconf/config/service:service-information/services/" + uid("s", 2)
-	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
-		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
-	require.Equal(w.t, 2, status/100, answer)
-	w.silent(north.name, externalIP, at) // it belongs to another namespace
-	status, answer = w.bridge.Bridge().Do("DELETE", owner, "")
-	require.Equal(w.t, 2, status/100, answer)
-	w.answered(north.name, externalIP, at, all(link)...)
-}
-
-// testGatewayKeepsOut: other packets do not come in, nor those that pretend to be from inside. Policies always allow the
-// node of a pod.
-func (w *exposeWorld) testGatewayKeepsOut(north network, gateway string, cluster, local nodePorts) {
-	pod, spoofed := w.pods["host1"], w.address("host1")
-	const port = 40000
-	var answers net.PacketConn // the answer of a pod goes to the node
-	require.NoError(w.t, w.lab.In("host1", func() (err error) {
-		answers, err = net.ListenPacket("udp4", net.JoinHostPort(spoofed, strconv.Itoa(port)))
-		return err
-	}))
-	defer func() { _ = answers.Close() }()
-	w.ip(north.name, "addr", "add", spoofed+"/32", "dev", "lo")
-	w.ip(north.name, "route", "add", "10.42.0.0/16", "via", gateway)
-	w.ip(north.name, "route", "add", "10.96.0.0/12", "via", gateway)
-	defer w.ip(north.name, "addr", "del", spoofed+"/32", "dev", "lo")
-	for _, to := range []int{local.udp, cluster.udp} {
-		require.NoError(w.t, w.lab.In(north.name, func() error {
-			conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: net.ParseIP(spoofed), Port: port}, &net.UDPAddr{IP: net.ParseIP(gateway), Port: to})
+// testGatewayClients: with session affinity different clients get different endpoints.
+func (w *exposeWorld) testGatewayClients(s gatewaySide, cluster nodePorts) {
+	prefix, host := netip.MustParsePrefix(s.network), netip.MustParseAddr(s.client)
+	seen := map[string]bool{}
+	for n := 0; n < 16 && len(seen) < 2; n++ {
+		host = host.Prev()
+		text := netip.PrefixFrom(host, prefix.Bits()).String()
+		w.ip("north", "addr", "add", text, "dev", "eth0", "nodad")
+		require.NoError(w.t, w.lab.In("north", func() error {
+			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: host.AsSlice()}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: cluster.udp})
 			if err != nil {
 				return err
 			}
 			defer func() { _ = conn.Close() }()
-			if _, err := exchange(conn, time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
-				return fmt.Errorf("port %d answers: %w", to, err)
-			}
-			return nil
+			got, err := exchange(conn, time.Second)
+			seen[got] = true
+			return err
 		}))
+		w.ip("north", "addr", "del", text, "dev", "eth0")
+	}
+	require.Len(w.t, seen, 2)
+}
+
+// testGatewayHosts: an endpoint is a program of a node, such as a pod on the network of its host. Its IPv6 address is the second
+// one of the node.
+func (w *exposeWorld) testGatewayHosts(sides []gatewaySide, cluster nodePorts) {
+	nodes := w.api.CoreV1().Nodes()
+	for _, host := range []string{"host1", "host2"} { // RESTCONF knows one address
+		n, err := nodes.Create(w.t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host}}, metav1.CreateOptions{})
+		require.NoError(w.t, err)
+		for _, address := range []string{w.address(host), w.address6(host)} {
+			n.Status.Addresses = append(n.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+		}
+		_, err = nodes.UpdateStatus(w.t.Context(), n, metav1.UpdateOptions{})
+		require.NoError(w.t, err)
+	}
+	for _, host := range []string{"host1", "host2"} {
+		w.who(host, host)
+		w.endpointsAt("cluster", w.address(host))
+		w.putSlice("cluster", "cluster-6", discoveryv1.AddressTypeIPv6, w.address6(host))
+		for _, s := range sides {
+			w.seen("north", s.gateway, cluster.tcp, host+" "+s.link)
+		}
+	}
+	w.endpoints("cluster", "host1", "host2")
+	for _, s := range sides {
+		w.answered("north", s.gateway, cluster, all(s.link)...)
+	}
+}
+
+func (w *exposeWorld) testGatewayAddresses(sides []gatewaySide) {
+	const north = "north"
+	at := nodePorts{80, 80}
+	var external, balancers, last []string
+	for _, s := range sides {
+		external, balancers, last = append(external, s.externalIP), append(balancers, s.balancerIP), append(last, s.lastIP)
+		w.ip(north, "route", "replace", s.external, "via", s.gateway)
+	}
+	w.addresses("cluster", external, balancers...)
+	w.addresses("local", nil, last...)
+	for _, s := range sides {
+		w.step("external addresses: "+s.name, func() {
+			for _, address := range []string{s.externalIP, s.balancerIP} {
+				w.answered(north, address, at, all(s.link)...)
+			}
+			w.answered(north, s.lastIP, at, "pod-host1 "+s.client)
+			w.answered(w.pods["host2"].inLab(), s.lastIP, at, "pod-host1 "+s.pod("host2"))
+			unused := netip.MustParsePrefix(s.external).Addr().Next()
+			require.Error(w.t, w.lab.Ping(within(w.t, time.Second), north, unused))
+
+			client := netip.MustParseAddr(s.client)
+			w.restrict("cluster", netip.PrefixFrom(client, client.BitLen()).String())
+			w.answered(north, s.balancerIP, at, all(s.link)...)
+			w.restrict("cluster", s.elsewhere)
+			w.silent(north, s.balancerIP, at)
+			w.answered(north, s.externalIP, at, all(s.link)...)
+			w.restrict("cluster")
+			w.answered(north, s.balancerIP, at, all(s.link)...)
+		})
+	}
+	owner, link := "/restconf/config/service:service-information/services/"+uid("s", 2), sides[0].link
+	status, answer := w.bridge.Bridge().Do("PUT", owner, fmt.Sprintf(
+		`{"services":[{"uid":%q,"name":"owner","network-NS":"other","cluster-ip-address":%q,"service-ports":[{"port":80}]}]}`, uid("s", 2), externalIP))
+	require.Equal(w.t, 2, status/100, answer)
+	w.silent(north, externalIP, at) // it belongs to another namespace
+	status, answer = w.bridge.Bridge().Do("DELETE", owner, "")
+	require.Equal(w.t, 2, status/100, answer)
+	w.answered(north, externalIP, at, all(link)...)
+}
+
+// testGatewayKeepsOut: other packets do not come in, nor those that pretend to be from inside. Policies always allow the
+// node of a pod.
+func (w *exposeWorld) testGatewayKeepsOut(s gatewaySide, cluster, local nodePorts) {
+	const north, port = "north", 40000
+	var answers net.PacketConn // the answer of a pod goes to the node
+	require.NoError(w.t, w.lab.In("host1", func() (err error) {
+		answers, err = net.ListenPacket("udp", net.JoinHostPort(s.spoofed[0], strconv.Itoa(port)))
+		return err
+	}))
+	defer func() { _ = answers.Close() }()
+	for _, inside := range s.inside {
+		w.ip(north, "route", "add", inside, "via", s.gateway)
+	}
+	for _, from := range s.spoofed {
+		spoofed := netip.MustParseAddr(from)
+		pretended := netip.PrefixFrom(spoofed, spoofed.BitLen()).String()
+		w.ip(north, "addr", "add", pretended, "dev", "lo", "nodad")
+		for _, to := range []int{local.udp, cluster.udp} {
+			require.NoError(w.t, w.lab.In(north, func() error {
+				conn, err := net.DialUDP("udp", &net.UDPAddr{IP: spoofed.AsSlice(), Port: port}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: to})
+				if err != nil {
+					return err
+				}
+				defer func() { _ = conn.Close() }()
+				if _, err := exchange(conn, time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
+					return fmt.Errorf("port %d answers %s: %w", to, from, err)
+				}
+				return nil
+			}))
+		}
+		w.ip(north, "addr", "del", pretended, "dev", "lo")
 	}
 	require.NoError(w.t, answers.SetReadDeadline(time.Now().Add(time.Second)))
 	n, from, err := answers.ReadFrom(make([]byte, 64))
 	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "%d bytes of %s", n, from)
-	s, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "cluster", metav1.GetOptions{})
+	service, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "cluster", metav1.GetOptions{})
 	require.NoError(w.t, err)
-	w.silent(north.name, s.Spec.ClusterIP, nodePorts{80, 80})
-	w.silent(north.name, pod.address.String(), nodePorts{8080, 8080})
-	w.silent(north.name, gateway, nodePorts{8080, 8080})
+	for _, address := range service.Spec.ClusterIPs {
+		if netip.MustParseAddr(address).Is4() == netip.MustParseAddr(s.client).Is4() {
+			w.silent(north, address, nodePorts{80, 80})
+		}
+	}
+	w.silent(north, s.pod("host1"), nodePorts{8080, 8080})
+	w.silent(north, s.gateway, nodePorts{8080, 8080})
 }
 
 // testGatewayPolicies: a policy sees the client or, if the gateway is the client, the gateway's address in its link, and
 // never the node of the pod.
-func (w *exposeWorld) testGatewayPolicies(north network, gateway string, cluster, local nodePorts, link string) {
+func (w *exposeWorld) testGatewayPolicies(s gatewaySide, cluster, local nodePorts) {
+	const north = "north"
+	gateway, link := s.gateway, netip.MustParseAddr(s.link)
 	api := w.api.NetworkingV1().NetworkPolicies("default")
 	policy := func(blocks ...string) *networkingv1.NetworkPolicy {
 		p := &networkingv1.NetworkPolicy{
@@ -242,16 +337,16 @@ func (w *exposeWorld) testGatewayPolicies(north network, gateway string, cluster
 	}
 	_, err := api.Create(w.t.Context(), policy(), metav1.CreateOptions{})
 	require.NoError(w.t, err)
-	w.silent(north.name, gateway, cluster)
-	w.silent(north.name, gateway, local)
-	_, err = api.Update(w.t.Context(), policy(link+"/32"), metav1.UpdateOptions{})
+	w.silent(north, gateway, cluster)
+	w.silent(north, gateway, local)
+	_, err = api.Update(w.t.Context(), policy(netip.PrefixFrom(link, link.BitLen()).String()), metav1.UpdateOptions{})
 	require.NoError(w.t, err)
-	w.answered(north.name, gateway, cluster, all(link)...)
-	w.silent(north.name, gateway, local)
-	_, err = api.Update(w.t.Context(), policy(north.at(0)+"/24"), metav1.UpdateOptions{})
+	w.answered(north, gateway, cluster, all(s.link)...)
+	w.silent(north, gateway, local)
+	_, err = api.Update(w.t.Context(), policy(s.network), metav1.UpdateOptions{})
 	require.NoError(w.t, err)
-	w.answered(north.name, gateway, local, "pod-host1 "+north.at(ofNextHop))
-	w.silent(north.name, gateway, cluster)
+	w.answered(north, gateway, local, "pod-host1 "+s.client)
+	w.silent(north, gateway, cluster)
 	require.NoError(w.t, api.Delete(w.t.Context(), "ingress", metav1.DeleteOptions{}))
-	w.answered(north.name, gateway, cluster, all(link)...)
+	w.answered(north, gateway, cluster, all(s.link)...)
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
-// network is a network outside with a router, which has the address outside too. It does not know pods.
+// network is a network outside with a router, which has the addresses outside and outside6 too. It does not know pods.
 type network struct{ name, prefix string }
 
 func (n network) at(host int) string { return fmt.Sprintf("%s.%d", n.prefix, host) }
@@ -41,12 +41,67 @@ func (w *world) connect(host, nic string, to network) {
 	w.ip(host, "link", "set", nic, "up")
 	w.ip(to.name, "link", "set", "eth0", "up")
 	w.ip(to.name, "addr", "add", to.at(ofNextHop)+"/24", "dev", "eth0")
+	w.ip(to.name, "addr", "add", to.at6(ofNextHop)+"/64", "dev", "eth0", "nodad")
+	w.ip(to.name, "addr", "add", linkLocalHop+"/64", "dev", "eth0", "nodad")
 	w.ip(to.name, "addr", "add", outside+"/32", "dev", "lo")
+	w.ip(to.name, "addr", "add", outside6+"/128", "dev", "lo")
 	ns, err := netns.GetFromName(s.netns())
 	require.NoError(w.t, err)
 	defer func() { _ = ns.Close() }()
 	require.NoError(w.t, links.SoftwareChecksums(ns, "eth0"))
 	w.who(to.name, to.name)
+}
+
+// gatewayNIC is a NIC by which a gateway leads to a network: a NIC of its own, or one that the node uses too.
+type gatewayNIC struct {
+	network
+	host, nic string
+	shared    bool
+}
+
+// connectNIC connects the NIC to its new network. A shared one has addresses of the node, and must join its bridge (share).
+func (w *world) connectNIC(n gatewayNIC) {
+	w.t.Helper()
+	w.connect(n.host, n.nic, n.network)
+	if n.shared {
+		w.ip(n.host, "addr", "add", n.at(ofNode)+"/24", "dev", n.nic)
+		w.ip(n.host, "addr", "add", n.at6(ofNode)+"/64", "dev", n.nic, "nodad")
+	}
+}
+
+// share lets the NIC join its bridge.
+func (w *world) share(n gatewayNIC) {
+	w.t.Helper()
+	_, err := w.lab.Exec(w.t.Context(), n.host, bridgetest.Program(w.t), "gateway", "nics-to-bridge", n.nic,
+		"--ovs-db", w.lab.Host(n.host).OVSDB.Remote, "--state-dir", w.agents[n.host].dir)
+	require.NoError(w.t, err)
+}
+
+// flag is the flag of gateway init that names what attached returns.
+func (n gatewayNIC) flag() string {
+	if n.shared {
+		return "--bridge-interface"
+	}
+	return "--physical-interface"
+}
+
+func (n gatewayNIC) attached() string {
+	if n.shared {
+		return "br" + n.nic
+	}
+	return n.nic
+}
+
+// init returns the command that makes the host a gateway, with IPv4.
+func (n gatewayNIC) init() []string {
+	return []string{"init", n.flag(), n.attached(), "--physical-ip", n.at(ofGateway) + "/24", "--default-gw", n.at(ofNextHop)}
+}
+
+// init6 is init with both families.
+func (n gatewayNIC) init6(nextHop string) []string {
+	return []string{
+		"init", n.flag(), n.attached(), "--physical-ip", n.at(ofGateway) + "/24," + n.at6(ofGateway) + "/64", "--default-gw", n.at(ofNextHop) + "," + nextHop,
+	}
 }
 
 // gateway runs coe-bridge gateway on a host.
@@ -63,7 +118,7 @@ func (w *world) gatewayCommand(host string, args ...string) []string {
 }
 
 // killedGateway runs coe-bridge gateway on a host again and again, and kills it whenever it has changed something, until it
-// has nothing to do.
+// has nothing to do. The first time it kills the agent of the host too, which starts again afterwards.
 func (w *world) killedGateway(host string, args ...string) {
 	w.t.Helper()
 	kills := 0
@@ -85,7 +140,9 @@ func (w *world) killedGateway(host string, args ...string) {
 				if w.state(host) != before {
 					kill()
 					<-ended
-					kills++
+					if kills++; kills == 1 {
+						require.NoError(w.t, w.agents[host].Kill())
+					}
 					running = false
 				}
 			}
@@ -93,6 +150,7 @@ func (w *world) killedGateway(host string, args ...string) {
 		kill()
 	}
 	require.Positive(w.t, kills)
+	require.NoError(w.t, w.agents[host].Start(w.t.Context()))
 }
 
 // mustGateway is gateway, whose output must contain a text.
@@ -122,8 +180,14 @@ func (w *world) state(host string) string {
 	return strings.Join(all, "\n")
 }
 
-// block returns the address block of a host's pods.
+// block returns the IPv4 address block of a host's pods.
 func (w *world) block(host string) string {
+	w.t.Helper()
+	return w.blockOf(host, netip.Addr.Is4)
+}
+
+// blockOf returns the address block of a host's pods that is of a family.
+func (w *world) blockOf(host string, is func(netip.Addr) bool) string {
 	w.t.Helper()
 	_, text := w.bridge.Bridge().Do("GET", "/restconf/config/coe-netvirt:subnets", "")
 	var body struct {
@@ -136,7 +200,7 @@ func (w *world) block(host string) string {
 	}
 	require.NoError(w.t, json.Unmarshal([]byte(text), &body))
 	for _, s := range body.Subnets.Subnet {
-		if strings.Contains(s.ELAN, w.address(host)) {
+		if strings.Contains(s.ELAN, w.address(host)) && is(s.Prefix.Addr()) {
 			return s.Prefix.String()
 		}
 	}
@@ -144,27 +208,50 @@ func (w *world) block(host string) string {
 	return ""
 }
 
-// TestGateway: a node becomes a gateway on a NIC of its own. Its pods leave by it with its address, and so do pinned
-// pods of another node. Nodes and pods reach each other as before. Afterwards nothing is left.
+// TestGateway: a node becomes a gateway, on a NIC of its own and on one that the node uses too. Its pods leave by it with its address,
+// and so do pinned pods of another node. Nodes and pods reach each other as before. Afterwards nothing is left.
 func TestGateway(t *testing.T) {
 	w, pods := joined(t)
-	north := network{"north", "10.33.75"}
-	w.connect("host1", "eth1", north)
+	_, err := w.lab.Host("host1").VSCtl(t.Context(), "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet1:br-x")
+	require.NoError(t, err)
+	w.eachNIC(w.testRefusedNIC, func(n gatewayNIC) { w.testGateway(pods, n) })
+}
+
+// eachNIC calls test for a NIC of host1 of each kind, and before it prepare for the shared one, which has not joined its bridge yet.
+func (w *world) eachNIC(prepare, test func(gatewayNIC)) {
+	w.t.Helper()
+	for _, n := range []gatewayNIC{{network{"north", "10.33.75"}, "host1", "eth1", false}, {network{"south", "10.33.76"}, "host1", "eth2", true}} {
+		w.step(n.flag(), func() {
+			w.connectNIC(n)
+			if n.shared {
+				prepare(n)
+				w.share(n)
+			}
+			test(n)
+		})
+	}
+}
+
+// testRefusedNIC: a NIC with an address does not serve a gateway alone, and is not shared before it joins a bridge.
+func (w *world) testRefusedNIC(n gatewayNIC) {
+	w.t.Helper()
+	_, err := w.gateway(n.host, "init", "--physical-interface", n.nic, "--physical-ip", n.at(ofGateway)+"/24", "--default-gw", n.at(ofNextHop))
+	require.ErrorContains(w.t, err, n.nic+" has address "+n.at(ofNode)+"/24, so it does not serve the gateway alone")
+	_, err = w.gateway(n.host, n.init()...)
+	require.ErrorContains(w.t, err, "the switch has no bridge br"+n.nic+": coe-bridge gateway nics-to-bridge creates one")
+}
+
+func (w *world) testGateway(pods map[string]*sandbox, north gatewayNIC) {
+	t := w.t
 	kernel := func(host string) string { return "outside " + w.address(host) }
-	gateway := "north " + north.at(ofGateway)
+	gateway := north.name + " " + north.at(ofGateway)
 	for host, p := range pods {
 		w.seen(p.inLab(), outside, 8080, kernel(host))
 	}
-	ovs := func(args ...string) {
-		_, err := w.lab.Host("host1").VSCtl(t.Context(), args...)
-		require.NoError(t, err)
-	}
-	ovs("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet1:br-x")
-	before := w.state("host1")
-	args := []string{"init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway) + "/24", "--default-gw", north.at(ofNextHop)}
+	before, args := w.state("host1"), north.init()
 	w.mustGateway("would be changed", "host1", append(args, "--dry-run")...)
-	_, err := w.gateway("host1", "init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", "10.33.76.1")
-	require.ErrorContains(t, err, "next-hop 10.33.76.1 is not the address of another machine in 10.33.75.0/24")
+	_, err := w.gateway("host1", "init", north.flag(), north.attached(), "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", "10.33.77.1")
+	require.ErrorContains(t, err, "next-hop 10.33.77.1 is not the address of another machine in "+north.at(0)+"/24")
 	_, err = w.gateway("host1", "init", "--physical-interface", "eth0", "--physical-ip", w.address("host1")+"/24", "--default-gw", router)
 	require.ErrorContains(t, err, "this node has the address "+w.address("host1")+" itself")
 	_, err = w.gateway("host1", append(args, "--node-address", w.address("host2"))...)
@@ -173,9 +260,9 @@ func TestGateway(t *testing.T) {
 
 	w.killedGateway("host1", args...)
 	w.mustGateway("nothing to do", "host1", args...)
-	require.Contains(t, w.state("host1"), `ovn-bridge-mappings="physnet1:br-x,coe-gateway:breth1"`)
+	require.Contains(t, w.state("host1"), `ovn-bridge-mappings="physnet1:br-x,coe-gateway:br`+north.nic+`"`)
 	_, err = w.gateway("host1", "init", "--bridge-interface", "br-phy", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", north.at(ofNextHop))
-	require.ErrorContains(t, err, "the gateway of this node has another NIC or bridge (eth1)")
+	require.ErrorContains(t, err, "the gateway of this node has another NIC or bridge ("+north.attached()+")")
 	w.seen(pods["host1"].inLab(), outside, 8080, gateway)
 	w.seen(pods["host2"].inLab(), outside, 8080, kernel("host2"))
 	w.step("pods on other nodes are pinned", func() {
@@ -221,7 +308,7 @@ func TestGateway(t *testing.T) {
 	})
 	w.step("link-local addresses stay on the node of the pod", func() {
 		for host, p := range pods {
-			w.ip(host, "addr", "add", "169.254.20.10/32", "dev", "lo")
+			w.ip(host, "addr", "replace", "169.254.20.10/32", "dev", "lo")
 			w.seen(p.inLab(), "169.254.20.10", 8080, host+" "+p.address.String())
 		}
 	})
@@ -258,9 +345,14 @@ func TestGateway(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "from the node", string(buffer[:n]))
 	})
+	if north.shared {
+		w.step("the node uses the NIC too", func() { w.testSharedNIC(pods["host1"], north) })
+	}
 	w.step("the bridge and the agent start again", func() {
 		w.bridge.Kill()
 		require.NoError(t, w.agents["host1"].Kill())
+		w.seen(pods["host1"].inLab(), outside, 8080, gateway)
+		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
 		w.startBridge()
 		require.NoError(t, w.agents["host1"].Start(t.Context()))
 		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
@@ -272,50 +364,36 @@ func TestGateway(t *testing.T) {
 		for host, p := range pods {
 			w.seen(p.inLab(), outside, 8080, kernel(host))
 		}
-		await(t, "nothing is left", func() error {
-			if now := w.state("host1"); now != before {
-				return fmt.Errorf("%s\nbefore:\n%s", now, before)
-			}
-			return nil
-		})
+		if north.shared {
+			w.nodeUses(north)
+		}
+		w.nothingIsLeft(before)
 	})
 }
 
-// TestSharedGateway: a node and a gateway share a NIC, which has an address for each.
-func TestSharedGateway(t *testing.T) {
-	w, pods := joined(t)
-	north := network{"north", "10.33.76"}
-	w.connect("host1", "eth1", north)
-	w.ip("host1", "addr", "add", north.at(ofNode)+"/24", "dev", "eth1")
-	shared := func(address string) []string {
-		return []string{"init", "--bridge-interface", "breth1", "--physical-ip", address + "/24", "--default-gw", north.at(ofNextHop)}
-	}
-	_, err := w.gateway("host1", "init", "--physical-interface", "eth1", "--physical-ip", north.at(ofGateway)+"/24", "--default-gw", north.at(ofNextHop))
-	require.ErrorContains(t, err, "eth1 has addresses, so it does not serve the gateway alone")
-	_, err = w.gateway("host1", shared(north.at(ofGateway))...)
-	require.ErrorContains(t, err, "the switch has no bridge breth1: coe-bridge gateway nics-to-bridge creates one")
-	_, err = w.lab.Exec(t.Context(), "host1", bridgetest.Program(t), "gateway", "nics-to-bridge", "eth1",
-		"--ovs-db", w.lab.Host("host1").OVSDB.Remote, "--state-dir", w.agents["host1"].dir)
-	require.NoError(t, err)
-	_, err = w.gateway("host1", shared(north.at(ofNode))...)
-	require.ErrorContains(t, err, "this node has the address "+north.at(ofNode)+" itself")
-
-	before := w.state("host1")
-	w.mustGateway("changed", "host1", shared(north.at(ofGateway))...)
-	w.mustGateway("nothing to do", "host1", shared(north.at(ofGateway))...)
-	w.seen(pods["host1"].inLab(), outside, 8080, "north "+north.at(ofGateway))
-	w.seen(pods["host2"].inLab(), outside, 8080, "outside "+w.address("host2"))
-	w.seen("host1", north.at(ofNextHop), 8080, "north "+north.at(ofNode))
-	w.seen(north.name, north.at(ofNode), 8080, "host1 "+north.at(ofNextHop))
-	w.seen(pods["host1"].inLab(), north.at(ofNode), 8080, "host1 "+north.at(ofGateway))
-
-	w.mustGateway("changed", "host1", "remove")
-	w.seen(pods["host1"].inLab(), outside, 8080, "outside "+w.address("host1"))
-	w.seen("host1", north.at(ofNextHop), 8080, "north "+north.at(ofNode))
-	await(t, "nothing is left", func() error {
+// nothingIsLeft waits until the state of host1 is as before.
+func (w *world) nothingIsLeft(before string) {
+	w.t.Helper()
+	await(w.t, "nothing is left", func() error {
 		if now := w.state("host1"); now != before {
 			return fmt.Errorf("%s\nbefore:\n%s", now, before)
 		}
 		return nil
 	})
+}
+
+// testSharedNIC: the node has its own address on the NIC of a gateway.
+func (w *world) testSharedNIC(p *sandbox, n gatewayNIC) {
+	w.t.Helper()
+	_, err := w.gateway(n.host, "init", n.flag(), n.attached(), "--physical-ip", n.at(ofNode)+"/24", "--default-gw", n.at(ofNextHop))
+	require.ErrorContains(w.t, err, "this node has the address "+n.at(ofNode)+" itself")
+	w.nodeUses(n)
+	w.seen(p.inLab(), n.at(ofNode), 8080, n.host+" "+n.at(ofGateway))
+}
+
+// nodeUses: the node reaches the network of a shared NIC, and is reached there.
+func (w *world) nodeUses(n gatewayNIC) {
+	w.t.Helper()
+	w.seen(n.host, n.at(ofNextHop), 8080, n.name+" "+n.at(ofNode))
+	w.seen(n.name, n.at(ofNode), 8080, n.host+" "+n.at(ofNextHop))
 }

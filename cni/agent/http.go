@@ -8,6 +8,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// maxScrapes bounds the requests for metrics at a time: each asks the daemons of the node.
+const maxScrapes = 2
+
 // HTTP answers /healthz, /readyz and /metrics.
 func (a *Agent) HTTP(metrics prometheus.Gatherer) http.Handler {
 	mux := http.NewServeMux()
@@ -19,6 +22,6 @@ func (a *Agent) HTTP(metrics prometheus.Gatherer) http.Handler {
 		}
 		_, _ = fmt.Fprintln(w, "ok")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(metrics, promhttp.HandlerOpts{MaxRequestsInFlight: maxScrapes}))
 	return mux
 }

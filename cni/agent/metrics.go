@@ -14,6 +14,7 @@ var durations = []float64{.005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60}
 type metrics struct {
 	calls *prometheus.HistogramVec
 	steps *prometheus.HistogramVec
+	flows prometheus.Histogram
 	swept prometheus.Counter
 	// unreadable is set by each sweep.
 	unreadable prometheus.Gauge
@@ -27,6 +28,9 @@ func newMetrics(cfg Config) *metrics {
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "coe_agent_step_seconds", Help: "Duration of the steps of CNI calls. Step record waits for the bridge, step network for the network's controller.", Buckets: durations,
 		}, []string{"step"}),
+		flows: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "coe_agent_flows_seconds", Help: "With OVN: time from the request for a new port until ovn-controller has installed its flows (ovn-installed-ts of the interface).", Buckets: durations,
+		}),
 		swept: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "coe_agent_swept_total", Help: "Leftover ports, links and pods that were removed.",
 		}),
@@ -34,7 +38,7 @@ func newMetrics(cfg Config) *metrics {
 	m.unreadable = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "coe_agent_notes_unreadable", Help: "Notes in the state directory that the last sweep could not read.",
 	})
-	cfg.Registry.MustRegister(m.calls, m.steps, m.swept, m.unreadable,
+	cfg.Registry.MustRegister(m.calls, m.steps, m.flows, m.swept, m.unreadable,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "coe_agent_interfaces", Help: "Pod interfaces on this node that the bridge has reported.",
 		}, func() float64 { return float64(cfg.Uplink.Count()) }),
@@ -64,15 +68,4 @@ func (m *metrics) called(command string, err *types.Error, took time.Duration) {
 		code = strconv.FormatUint(uint64(err.Code), 10)
 	}
 	m.calls.WithLabelValues(command, code).Observe(took.Seconds())
-}
-
-// stepped starts the timer of a step. The function that it returns stops the timer and
-// returns the duration.
-func (m *metrics) stepped(name string) func() time.Duration {
-	begun := time.Now()
-	return func() time.Duration {
-		took := time.Since(begun)
-		m.steps.WithLabelValues(name).Observe(took.Seconds())
-		return took
-	}
 }

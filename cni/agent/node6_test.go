@@ -133,28 +133,28 @@ func TestNodeIPv6(t *testing.T) {
 	w.step("forged sources", func() { w.forged6(six, pods) })
 }
 
-// forged6: from elsewhere nothing comes to a pod or a service with the address of the node, which policies allow, or of
-// another pod.
+// forged6: from elsewhere nothing comes to a pod or a service with the address of the node or that of a pod that reaches itself, which
+// policies allow, or of another pod.
 func (w *world) forged6(six addresses6, pods map[string]*sandbox) {
 	const second = "fd00:31:99::1011" // of host1
 	w.ip("host1", "addr", "add", second+"/64", "dev", "br-phy", "nodad")
 	w.ip("central", "neigh", "replace", second, "lladdr", w.mac("host1", "br-phy"), "dev", "underlay") // its answers go to the forged address
 	for _, to := range []string{six[pods["host1"]], "fd00:10::10"} {
 		w.ip("central", "route", "replace", to, "via", second)
-		for _, from := range []string{w.address6("host1"), "fd00:96::2", six[pods["host2"]]} {
+		for _, from := range []string{w.address6("host1"), "fd00:96::2", "fd69::5", six[pods["host2"]]} {
 			w.ip("central", "addr", "add", from+"/128", "dev", "lo")
-			before := w.dropped6("host1")
+			before := w.notReturned("host1", "ip6")
 			_, err := w.lab.Exec(w.t.Context(), "central", "ping", "-6", "-n", "-c", "2", "-i", "0.2", "-W", "1", "-I", from, to)
 			require.Error(w.t, err)
-			require.Greater(w.t, w.dropped6("host1"), before, "%s from %s", to, from)
+			require.Greater(w.t, w.notReturned("host1", "ip6"), before, "%s from %s", to, from)
 			w.ip("central", "addr", "del", from+"/128", "dev", "lo")
 		}
 	}
 }
 
-// dropped6 returns how many packets the rules of IPv6 have dropped.
-func (w *world) dropped6(host string) (packets int) {
-	out, err := w.lab.Exec(w.t.Context(), host, "nft", "list", "chain", "ip6", "coe-bridge", "no-return")
+// notReturned returns how many packets the chain no-return of a family (ip or ip6) has dropped.
+func (w *world) notReturned(host, family string) (packets int) {
+	out, err := w.lab.Exec(w.t.Context(), host, "nft", "list", "chain", family, "coe-bridge", "no-return")
 	require.NoError(w.t, err)
 	for line := range strings.Lines(out) {
 		n := 0

@@ -97,13 +97,19 @@ func (w *world) management(host string) (address, service netip.Addr) {
 // service posts a service with its endpoints.
 func (w *world) service(n int, address string, endpoints ...string) {
 	w.t.Helper()
+	w.nodePortService(n, address, 0, endpoints...)
+}
+
+// nodePortService is service with a node port; 0 for none.
+func (w *world) nodePortService(n int, address string, nodePort int, endpoints ...string) {
+	w.t.Helper()
 	var list []string
 	for _, e := range endpoints {
 		list = append(list, fmt.Sprintf(`{"ip-address":%q}`, e))
 	}
 	w.put("service:service-information/services/"+uid("s", n), fmt.Sprintf(
-		`{"services":[{"uid":%q,"name":"s%d","network-NS":"default","cluster-ip-address":%q,"service-ports":[{"port":80,"target-port":"8080"}]}]}`,
-		uid("s", n), n, address))
+		`{"services":[{"uid":%q,"name":"s%d","network-NS":"default","cluster-ip-address":%q,"service-ports":[{"port":80,"target-port":"8080","node-port":%d}]}]}`,
+		uid("s", n), n, address, nodePort))
 	w.put("service:endpoints-info/endpoints/"+uid("e", n), fmt.Sprintf(
 		`{"endpoints":[{"uid":%q,"name":"s%d","network-NS":"default","endpoint-addresses":[%s],"endpoint-ports":[{"port":8080}]}]}`,
 		uid("e", n), n, strings.Join(list, ",")))
@@ -150,6 +156,10 @@ func TestNode(t *testing.T) {
 		w.seen(p.inLab(), routed, 8080, "outside "+p.address.String())
 	}
 	w.services(pods)
+	w.nodePortService(4, "10.96.0.13", 30080, pods["host2"].address.String())
+	for host := range pods { // a client outside, also where the endpoint is not
+		w.seen("central", w.address(host), 30080, "pod-host2 "+w.edge(host))
+	}
 	for _, nobody := range []string{"10.96.0.99", "10.42.200.200"} {
 		_, err := w.ask(pods["host1"].inLab(), nobody, 80)
 		require.ErrorContains(t, err, "no route to host", nobody)

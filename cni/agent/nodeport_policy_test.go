@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -41,22 +42,25 @@ func (w *exposeWorld) isolate(direction networkingv1.PolicyType, blocks ...strin
 
 // TestNodePortsAndPolicies: nobody reaches a pod that a policy isolates by a node port, whichever node is asked,
 // except the programs of the pod's own node. A pod whose egress is isolated does not leave by a node port of
-// its own node. An ipBlock with the addresses allows both.
+// its own node, by IPv6 neither. An ipBlock with the addresses allows both. A forged source opens nothing.
 func TestNodePortsAndPolicies(t *testing.T) {
-	w := newExposeWorld(t)
+	w := newDualExposeWorld(t)
+	for _, host := range []string{"host1", "host2"} {
+		w.putNode(host, "a", w.address(host), w.address6(host))
+	}
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host1")
 	beyond := w.expose("beyond", corev1.ServiceExternalTrafficPolicyCluster, "host2")
 	near, far, edge := w.address("host1"), w.address("host2"), w.edge("host1")
-	inside := w.pods["host1"].inLab()
 	others := []string{"host2", w.pods["host2"].inLab()}
+	sources := []string{far, edge} // at the local port
 	open := func() {
 		t.Helper()
 		w.answered("central", near, cluster, "pod-host1 "+edge)
 		w.answered("central", near, local, "pod-host1 "+outsider)
-		for _, from := range others {
+		for i, from := range others {
 			w.answered(from, near, cluster, "pod-host1 "+edge)
-			w.answered(from, near, local, "pod-host1 "+edge)
+			w.answered(from, near, local, "pod-host1 "+sources[i])
 		}
 		w.answered("central", far, cluster, "pod-host1 "+w.edge("host2"))
 	}
@@ -81,26 +85,73 @@ func TestNodePortsAndPolicies(t *testing.T) {
 	})
 	w.step("an ipBlock sees the address of the node that was asked", func() {
 		w.answered("central", near, cluster, "pod-host1 "+edge)
-		w.answered("host2", near, local, "pod-host1 "+edge)
+		w.answered(others[1], near, local, "pod-host1 "+edge)
+		w.silent("host2", near, local)
 		w.silent("central", near, local)
 		w.silent("central", far, cluster)
+	})
+	w.step("an ipBlock sees the address of a node that is the client of a local port", func() {
+		w.isolate(networkingv1.PolicyTypeIngress, far+"/32")
+		w.answered("host2", near, local, "pod-host1 "+far)
+		w.silent("host2", near, cluster)
 	})
 	w.step("an ipBlock with everything allows it", func() {
 		w.isolate(networkingv1.PolicyTypeIngress, "0.0.0.0/0")
 		open()
 	})
-	w.step("egress is isolated", func() {
-		w.who("host1", "host1")
-		w.answered(inside, near, beyond, "pod-host2 "+edge)
-		w.isolate(networkingv1.PolicyTypeEgress)
-		w.silent(inside, near, beyond)
-		w.silent(inside, far, beyond)
-		w.seen(inside, near, 8080, "host1 "+w.pods["host1"].address.String())
-		_, err := w.lab.Exec(t.Context(), inside, "ping", "-n", "-c", "1", "-W", "5", near)
+	w.who("host1", "host1")
+	for _, s := range w.sides() {
+		w.step("egress is isolated: "+s.name, func() { w.testIsolatedEgress(s, beyond) })
+	}
+	w.step("forged sources", func() { w.forgedAtPorts(cluster, local) })
+}
+
+// testIsolatedEgress isolates the egress of the pod on host1, which asks the service "beyond".
+func (w *exposeWorld) testIsolatedEgress(s side, beyond nodePorts) {
+	inside, near, far := w.pods["host1"].inLab(), s.address("host1"), s.address("host2")
+	w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0", "::/0")
+	w.answered(inside, near, beyond, "pod-host2 "+s.edges["host1"])
+	w.isolate(networkingv1.PolicyTypeEgress)
+	w.silent(inside, near, beyond)
+	w.silent(inside, far, beyond)
+	w.seen(inside, near, 8080, "host1 "+s.pod("host1"))
+	_, err := w.lab.Exec(w.t.Context(), inside, "ping", "-n", "-c", "1", "-W", "5", near)
+	require.NoError(w.t, err)
+	w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0", "::/0")
+	w.answered(inside, near, beyond, "pod-host2 "+s.edges["host1"])
+}
+
+// forgedAtPorts sends packets to node ports from elsewhere, with an address of the node, or of a pod, as source. By IPv4 Linux drops
+// those with addresses of the node.
+func (w *exposeWorld) forgedAtPorts(ports ...nodePorts) {
+	const second, second6 = "172.31.99.212", "fd00:31:99::1012" // of host1
+	w.ip("host1", "addr", "add", second+"/24", "dev", "br-phy")
+	w.ip("host1", "addr", "add", second6+"/64", "dev", "br-phy", "nodad")
+	w.ip("central", "neigh", "replace", second6, "lladdr", w.mac("host1", "br-phy"), "dev", "underlay")
+	for _, filter := range []string{"net.ipv4.conf.all.rp_filter=0", "net.ipv4.conf.br-phy.rp_filter=0"} {
+		_, err := w.lab.Exec(w.t.Context(), "host1", "sysctl", "-q", "-w", filter)
 		require.NoError(w.t, err)
-		w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0")
-		w.answered(inside, near, beyond, "pod-host2 "+edge)
-	})
+	}
+	far := w.pods["host2"]
+	for _, at := range ports {
+		w.answered("central", second6, at, "pod-host1 "+router6, "pod-host1 "+w.sides()[1].edges["host1"])
+		w.forgedAt(at, "ip", second, far.address.String())
+		w.forgedAt(at, "ip6", second6, w.address6("host1"), "fd00:96::2", w.six[far])
+	}
+}
+
+// forgedAt sends packets of a family to a node port of host1 from elsewhere: the node drops those with these sources.
+func (w *exposeWorld) forgedAt(at nodePorts, family, to string, sources ...string) {
+	for _, from := range sources {
+		w.ip("central", "addr", "add", from, "dev", "lo")
+		w.ip("central", "route", "replace", to, "dev", "underlay", "src", from)
+		before := w.notReturned("host1", family)
+		_, err := w.askUDP("central", to, at.udp)
+		require.ErrorIs(w.t, err, os.ErrDeadlineExceeded)
+		require.Greater(w.t, w.notReturned("host1", family), before, "from %s", from)
+		w.ip("central", "route", "del", to)
+		w.ip("central", "addr", "del", from, "dev", "lo")
+	}
 }
 
 // TestNodePortAsEndpoint: a service whose endpoint is its own node port leads to the node, and not to the

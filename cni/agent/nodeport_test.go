@@ -229,7 +229,7 @@ func (w *exposeWorld) refused(from, node string, port int) {
 }
 
 // edge returns the source address of connections of others that a node leads to services and pods.
-func (w *exposeWorld) edge(host string) string {
+func (w *world) edge(host string) string {
 	w.t.Helper()
 	address, _ := w.management(host)
 	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
@@ -246,30 +246,34 @@ type side struct {
 	address         func(host string) string
 	services, edges map[string]string // the source addresses of each node's traffic to services, and of that of others
 	outsider        string
-	// other is what an endpoint on host2 of a local port sees of clients on host1 that ask host2.
+	// other is what an endpoint on host2 of a local port sees of pods on host1 that ask host2, and selves what it sees of
+	// programs that ask their own node.
 	other                          string
+	selves                         map[string]string
 	externalIP, balancerIP, lastIP string // lastIP is that of the service with externalTrafficPolicy Local
 	external                       string // the prefix of these
 	pod                            func(host string) string
 	elsewhere                      string // a prefix without clients
+	outside                        string
 }
 
 // sides returns the families of the world.
 func (w *exposeWorld) sides() []side {
 	four := side{
-		"IPv4", w.address, map[string]string{}, map[string]string{}, outsider, w.edge("host2"), externalIP, balancerIP, localIP, "198.51.100.0/24",
-		func(host string) string { return w.pods[host].address.String() }, "192.0.2.0/24",
+		"IPv4", w.address, map[string]string{}, map[string]string{}, outsider, w.edge("host2"), map[string]string{}, externalIP, balancerIP, localIP, "198.51.100.0/24",
+		func(host string) string { return w.pods[host].address.String() }, "192.0.2.0/24", outside,
 	}
 	six := side{
-		"IPv6", w.address6, map[string]string{}, map[string]string{}, router6, w.address6("host1"), "2001:db8:51::10", "2001:db8:51::11", "2001:db8:51::12", "2001:db8:51::/64",
-		func(host string) string { return w.six[w.pods[host]] }, "2001:db8:77::/64",
+		"IPv6", w.address6, map[string]string{}, map[string]string{}, router6, w.address6("host1"), map[string]string{}, "2001:db8:51::10", "2001:db8:51::11", "2001:db8:51::12", "2001:db8:51::/64",
+		func(host string) string { return w.six[w.pods[host]] }, "2001:db8:77::/64", outside6,
 	}
 	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
 	for _, host := range []string{"host1", "host2"} {
 		address, as := w.management(host)
 		number := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
-		four.services[host], four.edges[host] = as.String(), w.edge(host)
+		four.services[host], four.edges[host], four.selves[host] = as.String(), w.edge(host), w.address(host)
 		six.services[host], six.edges[host] = network.ServiceAddress(number).String(), network.EdgeAddress(number, number).String()
+		six.selves[host] = six.services[host]
 	}
 	if w.six == nil {
 		return []side{four}
@@ -391,11 +395,10 @@ func (w *exposeWorld) testReached(s side, cluster, local nodePorts) {
 			}
 			w.answered(from, node, cluster, all(as)...)
 		}
-		w.answered(host, node, local, "pod-host2 "+s.services[host])
+		w.answered(host, node, local, "pod-host2 "+s.selves[host])
 	}
-	for _, from := range []string{"host1", w.pods["host1"].inLab()} {
-		w.answered(from, s.address("host2"), local, "pod-host2 "+s.other)
-	}
+	w.answered("host1", s.address("host2"), local, "pod-host2 "+s.address("host1"))
+	w.answered(w.pods["host1"].inLab(), s.address("host2"), local, "pod-host2 "+s.other)
 	w.answered(w.pods["host2"].inLab(), s.address("host2"), local, "pod-host2 "+s.edges["host2"])
 	w.answered("central", s.address("host2"), local, "pod-host2 "+s.outsider)
 	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
@@ -449,7 +452,9 @@ func (w *exposeWorld) testMovedEndpoint(s side, local nodePorts) {
 	require.NoError(w.t, err)
 	w.endpoints("local", "host1")
 	w.answered("central", s.address("host1"), local, "pod-host1 "+s.outsider)
+	w.answered("host2", s.address("host1"), local, "pod-host1 "+s.address("host2"))
 	w.silent("central", s.address("host2"), local)
+	w.silent("host1", s.address("host2"), local)
 	_, err = exchange(conn, time.Second)
 	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "the former endpoint gets nothing more")
 	w.endpoints("local", "host1", "host2")
@@ -471,17 +476,18 @@ func (w *exposeWorld) testMovedEndpoint(s side, local nodePorts) {
 // themselves, unless one is not a pod.
 func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 	t := w.t
-	leads := func(chain string) {
+	leads := func(chain func(protocol string, port int) string) {
 		t.Helper()
 		for _, host := range []string{"host1", "host2"} {
 			for protocol, port := range map[string]int{"tcp": at.tcp, "udp": at.udp} {
 				for _, every := range []string{"0.0.0.0", "::"} {
-					w.programmed(host, fmt.Sprintf("%s . %s . %d : goto %s", every, protocol, port, chain), true)
+					w.programmed(host, fmt.Sprintf("%s . %s . %d : goto %s", every, protocol, port, chain(protocol, port)), true)
 				}
 			}
 		}
 	}
-	leads("any-of-2")
+	anyOf2 := func(string, int) string { return "node-any-of-2" }
+	leads(anyOf2)
 	seen := map[string]bool{}
 	await(t, "both endpoints answer", func() error {
 		got, err := w.askUDP("central", w.address("host1"), at.udp)
@@ -492,13 +498,12 @@ func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 	})
 
 	w.affinity("cluster", corev1.ServiceAffinityClientIP)
-	leads("client-of-2")
-	first, err := w.ask("central", w.address("host1"), at.tcp)
-	require.NoError(t, err)
-	pod, _, _ := strings.Cut(first, " ")
-	for range 10 {
-		for host, edge := range edges {
-			w.seen("central", w.address(host), at.tcp, pod+" "+edge)
+	leads(func(protocol string, port int) string { return fmt.Sprintf("client-%s-%d", protocol, port) })
+	for host := range edges {
+		first, err := w.ask("central", w.address(host), at.tcp)
+		require.NoError(t, err)
+		for range 10 {
+			w.seen("central", w.address(host), at.tcp, first)
 		}
 	}
 	w.affinity("cluster", corev1.ServiceAffinityNone)
@@ -525,7 +530,7 @@ func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 		w.answered("central", w.address(host), at, "pod-host1 "+edges[host])
 	}
 	w.endpoints("cluster", "host1", "host2")
-	leads("any-of-2")
+	leads(anyOf2)
 }
 
 // affinity sets the session affinity of a service.

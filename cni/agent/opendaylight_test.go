@@ -114,10 +114,10 @@ func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 	return b
 }
 
-// TestOpenDaylight attaches a pod to a switch that OpenDaylight programs. ADD succeeds when the
+// TestOpenDaylightInProcess attaches a pod to a switch that OpenDaylight programs. ADD succeeds when the
 // bridge confirms the pod, and is undone after a timeout. A lost OpenDaylight is reported and
 // does not affect attached pods.
-func TestOpenDaylight(t *testing.T) {
+func TestOpenDaylightInProcess(t *testing.T) {
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
 	bridge := newFakeBridge(t, oneAddress)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
@@ -163,10 +163,16 @@ func TestOpenDaylight(t *testing.T) {
 	failed := a.call(within, call.Add, p)
 	require.EqualValues(t, types.ErrTryAgainLater, failed.Code)
 	require.Contains(t, failed.Msg, "web/front")
-	require.Contains(t, failed.Details, "wait for the network to program interface web:front of port tap0a1b2c3d-4e")
 	require.Contains(t, failed.Details, "it has no connection to tcp:"+managerAt)
 	require.NoError(t, w.left("host1", a.dir).is(0))
 	p.nothingIn()
+
+	w.openDaylight("host1")
+	await(t, "OpenDaylight is there again", func() error { return w.notReady(a) })
+	within, cancel = context.WithTimeout(t.Context(), 3*time.Second)
+	defer cancel()
+	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to program interface web:front of port tap0a1b2c3d-4e")
+	require.NoError(t, w.left("host1", a.dir).is(0))
 
 	bridge.say <- true // of the former port
 	_, err = a.uplink.Await(t.Context(), func(r *uplink.Record) bool { return r.Confirmed })

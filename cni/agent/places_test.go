@@ -21,6 +21,12 @@ import (
 // zone creates the Node of a host in a zone, or moves it there.
 func (w *exposeWorld) zone(host, zone string) {
 	w.t.Helper()
+	w.putNode(host, zone, w.address(host))
+}
+
+// putNode creates or changes the Node of a host.
+func (w *exposeWorld) putNode(host, zone string, addresses ...string) {
+	w.t.Helper()
 	nodes := w.api.CoreV1().Nodes()
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: host, Labels: map[string]string{corev1.LabelTopologyZone: zone}}}
 	_, err := nodes.Create(w.t.Context(), node, metav1.CreateOptions{})
@@ -33,7 +39,10 @@ func (w *exposeWorld) zone(host, zone string) {
 	require.NoError(w.t, err)
 	node, err = nodes.Get(w.t.Context(), host, metav1.GetOptions{})
 	require.NoError(w.t, err)
-	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: w.address(host)}}
+	node.Status.Addresses = nil
+	for _, a := range addresses {
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: a})
+	}
 	_, err = nodes.UpdateStatus(w.t.Context(), node, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 }
@@ -152,7 +161,7 @@ func (w *exposeWorld) versions(table string) map[string]string {
 }
 
 // TestPlaces: with internalTrafficPolicy Local, pods reach the endpoints on their node. With hints, pods
-// reach the endpoints for their zone. Programs of nodes reach all endpoints.
+// reach the endpoints for their zone. Programs of nodes are like pods with internalTrafficPolicy Local.
 func TestPlaces(t *testing.T) {
 	w := newExposeWorld(t)
 	w.zone("host1", "a")
@@ -166,22 +175,46 @@ func TestPlaces(t *testing.T) {
 		w.place("local", on1, on2)
 		w.reaches(pod1, local, name1)
 		w.reaches(pod2, local, name2)
-		w.reaches("host1", local, name1, name2)
+		w.reaches("host1", local, name1)
+		w.reaches("host2", local, name2)
 	})
 	w.step("an endpoint moves", func() {
 		w.place("local", on2)
-		w.reaches(pod2, local, name2)
-		w.dropped(pod1, local)
+		for _, from := range []string{pod2, "host2"} {
+			w.reaches(from, local, name2)
+		}
+		for _, from := range []string{pod1, "host1"} {
+			w.dropped(from, local)
+		}
 		w.place("local", on1)
-		w.reaches(pod1, local, name1)
-		w.dropped(pod2, local)
-		w.reaches("host2", local, name1)
+		for _, from := range []string{pod1, "host1"} {
+			w.reaches(from, local, name1)
+		}
+		for _, from := range []string{pod2, "host2"} {
+			w.dropped(from, local)
+		}
+	})
+	w.step("an endpoint is a program of a node", func() {
+		for _, host := range []string{"host1", "host2"} {
+			w.who(host, host)
+			w.whoUDP(host, host)
+		}
+		w.endpointsAt("local", w.address("host2"))
+		w.reaches("host2", local, "host2")
+		w.dropped("host1", local)
+	})
+	w.step("no endpoint", func() {
+		w.endpointsAt("local")
+		for _, host := range []string{"host1", "host2"} {
+			w.refused(host, local, 80)
+			require.NotZero(t, w.metric(host, "coe_agent_own_ports"), "its node refuses")
+		}
 	})
 	w.step("an endpoint terminates", func() {
 		w.place("local", endpointOn{host: "host1", terminating: true}, on2)
 		w.reaches(pod1, local, name1)
 		w.reaches(pod2, local, name2)
-		w.reaches("host1", local, name2)
+		w.reaches("host1", local, name1)
 	})
 
 	zonal := w.placed("zonal", corev1.ServiceSpec{

@@ -153,6 +153,7 @@ func (w *world) startAgent(host string) {
 		bridgetest.Program(w.t), "agent", "--bridge", a.relay.url, "--node-address", w.address(host),
 		"--user", bridgetest.User, "--password-file", password, "--ovs-db", w.lab.Host(host).OVSDB.Remote,
 		"--socket", a.socket, "--state-dir", a.dir, "--call-deadline", w.deadline.String(), "--sweep-interval", "2s", "--log-level", "debug",
+		"--ovs-run-dir", w.lab.Host(host).Dir, "--ovn-run-dir", w.lab.Host(host).Dir,
 	)
 	var err error
 	a.Process, err = w.lab.Launch(w.t.Context(), ovnhost.Command{

@@ -395,12 +395,23 @@ func brokenTunnels(n *node) {
 	set(n.host.Address.String())
 }
 
-// An unencrypted southbound database on another machine is a warning. The failed connection of
-// ovn-controller has its own finding.
+// An unencrypted southbound database on another machine is a warning, and so is an ovn-controller that leaves a silent database soon.
+// The failed connection of ovn-controller has its own finding.
 func brokenSouthbound(n *node) {
 	set := func(remote string) {
 		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-remote="`+remote+`"`)
 	}
+	const key = "external_ids:ovn-remote-probe-interval"
+	set("ssl:192.0.2.1:6642")
+	for _, interval := range []string{`""`, "0", "5000", "soon", "29999"} {
+		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", key+"="+interval)
+		found := ill(doctor.Examine(n.t.Context(), n.config()))["southbound database"]
+		require.Equal(n.t, doctor.Warning, found.Level, "%s: %+v", interval, found)
+		require.Contains(n.t, found.Found, key+" is \""+strings.Trim(interval, `"`)+`"`)
+		require.Contains(n.t, found.Mend, key+"=30000")
+	}
+	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", key+"=30000")
+	defer n.vsctl("--no-wait", "remove", "Open_vSwitch", ".", "external_ids", "ovn-remote-probe-interval")
 	for remote, want := range map[string]doctor.Level{
 		"tcp:192.0.2.1:6642": doctor.Warning, "ssl:192.0.2.1:6642,tcp:[2001:db8::1]:6642": doctor.Warning,
 		"ssl:192.0.2.1:6642": "", "tcp:127.0.0.1:6642": "",

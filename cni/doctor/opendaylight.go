@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/unixctl"
 )
 
 // managed checks that OpenDaylight manages the switch and programs its bridge.
@@ -22,7 +23,7 @@ func (c *Config) managed(ctx context.Context) (string, error) {
 
 // noController checks that ovn-controller does not program the same bridge.
 func (c *Config) noController(ctx context.Context) (string, error) {
-	if _, err := ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status"); err != nil {
+	if _, err := unixctl.Ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status"); err != nil {
 		return "it does not run", nil
 	}
 	return "", failed(errors.New("it runs and programs the bridge of OpenDaylight"),

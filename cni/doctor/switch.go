@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -16,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/unixctl"
 )
 
 // capabilities are the capabilities that the agent needs to attach pods.
@@ -74,7 +76,7 @@ func (c *Config) bridgeMaker() string {
 }
 
 func (c *Config) vswitchd(ctx context.Context) (string, error) {
-	version, err := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version")
+	version, err := unixctl.Ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version")
 	if err != nil {
 		return "", failed(err, "start ovs-vswitchd, or name the directory of its sockets with --ovs-run-dir")
 	}
@@ -153,7 +155,7 @@ const faultyUserspace = "(Open vSwitch) 3.1."
 
 // userspace checks that OVN does not ask a faulty userspace datapath for such NAT.
 func (c *Config) userspace(ctx context.Context) (string, error) {
-	version, _ := ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // no answer has its own finding
+	version, _ := unixctl.Ask(ctx, c.OVSRunDir, "ovs-vswitchd", "version") // no answer has its own finding
 	if c.OVN && strings.Contains(version, faultyUserspace) {
 		asks, err := c.Switch.NullNAT(ctx)
 		if err != nil {
@@ -170,7 +172,7 @@ func (c *Config) userspace(ctx context.Context) (string, error) {
 
 // controller checks that ovn-controller runs and is connected to its database.
 func (c *Config) controller(ctx context.Context) (string, error) {
-	status, err := ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status")
+	status, err := unixctl.Ask(ctx, c.OVNRunDir, "ovn-controller", "connection-status")
 	if err != nil {
 		return "", failed(err, "start ovn-controller (systemctl start ovn-controller), or name the directory of its socket with --ovn-run-dir")
 	}
@@ -181,18 +183,28 @@ func (c *Config) controller(ctx context.Context) (string, error) {
 	return "connected to the southbound database", nil
 }
 
-// southbound checks that traffic with the southbound database is encrypted. Anyone who can
-// change that traffic, or write to the database, controls the network of all pods.
+// leastProbe is the minimum for external_ids:ovn-remote-probe-interval, in milliseconds. Busy machines are silent for some seconds.
+// After a reconnection, ovn-controller installs all flows again.
+const leastProbe = 30000
+
+// southbound checks that traffic with the southbound database is encrypted, and that ovn-controller is patient with it. Anyone who
+// can change that traffic, or write to the database, controls the network of all pods.
 func (c *Config) southbound(ctx context.Context) (string, error) {
 	settings, err := c.Switch.Settings(ctx)
 	if err != nil {
 		return "", unknown(errNoSwitch)
 	}
-	for _, r := range ovs.SouthboundRemotes(settings) {
+	remotes := ovs.SouthboundRemotes(settings)
+	for _, r := range remotes {
 		if r.Cleartext() {
 			return "", warning(fmt.Errorf("external_ids:ovn-remote: the connection to tcp:%s is not encrypted, and the server cannot authenticate this node", net.JoinHostPort(r.Host, fmt.Sprint(r.Port))),
 				"let the database listen on pssl: with role=ovn-controller, give this node a certificate, and use ssl: in external_ids:ovn-remote (docs/certificates.md)")
 		}
+	}
+	const key = "ovn-remote-probe-interval"
+	if interval, err := strconv.Atoi(settings[key]); (err != nil || interval < leastProbe) && len(remotes) > 0 {
+		return "", warning(fmt.Errorf("external_ids:%s is %q: ovn-controller leaves a database that is silent for twice as many milliseconds (5000 if nothing is set), and pods lose packets when it returns", key, settings[key]),
+			fmt.Sprintf("run ovs-vsctl set Open_vSwitch . external_ids:%s=%d", key, leastProbe))
 	}
 	return "no unencrypted traffic leaves this node", nil
 }

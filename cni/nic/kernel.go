@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -135,6 +137,28 @@ func (k kernel) objects(of link) (all []Object, err error) {
 		}
 	}
 	return append(all, behind...), nil
+}
+
+// hasIPv6Beside reports whether the node has a global IPv6 address on links other than a NIC, its bridge, links of pods and
+// loopback. An address in own does not count.
+func (k kernel) hasIPv6Beside(nic, bridge link, own []netip.Addr) (bool, error) {
+	all, err := links.Dump(k.LinkList)
+	if err != nil {
+		return false, fmt.Errorf("list links: %w", err)
+	}
+	skipped := map[int]bool{nic.index: true, bridge.index: true}
+	for _, l := range all {
+		is := l.Attrs()
+		skipped[is.Index] = skipped[is.Index] || is.Group == links.Group || is.Flags&net.FlagLoopback != 0
+	}
+	addresses, err := links.Dump(func() ([]netlink.Addr, error) { return k.AddrList(nil, netlink.FAMILY_V6) })
+	if err != nil {
+		return false, fmt.Errorf("list the addresses of the node: %w", err)
+	}
+	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool {
+		is, _ := netip.AddrFromSlice(a.IP)
+		return !skipped[a.LinkIndex] && a.Scope < unix.RT_SCOPE_LINK && !slices.Contains(own, is)
+	}), nil
 }
 
 // put puts an object on a link. It is not an error if the link has it.

@@ -3,7 +3,9 @@ package nic
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +20,7 @@ func (m *Mover) read(ctx context.Context, nic, bridge string) (s state, err erro
 	if s.record, err = m.recorded(nic); err != nil {
 		return s, err
 	}
+	s.alone = s.record != nil && s.record.Alone
 	if s.bridges, err = m.cfg.Switch.Bridges(ctx); err != nil {
 		return s, err
 	}
@@ -43,6 +46,10 @@ func (m *Mover) read(ctx context.Context, nic, bridge string) (s state, err erro
 		s.bridge, err = k.look(bridge)
 		return err
 	})
+	var failed [2]error
+	s.nicHasIPv6, failed[0] = m.hasIPv6(s.nic)
+	s.bridgeHasIPv6, failed[1] = m.hasIPv6(s.bridge)
+	err = errors.Join(err, failed[0], failed[1])
 	if r := s.record; err == nil && r != nil && r.sameBoot && (r.Link == 0 || r.Link != s.bridge.index) {
 		s.lost = r.live(time.Now())
 	}
@@ -54,7 +61,15 @@ func (m *Mover) take(ctx context.Context, s state, step Step) error {
 	nic, bridge := s.nic.name, s.bridge.name
 	switch step.action {
 	case begin:
-		return m.write(record{NIC: nic, Bridge: bridge, Leaving: step.leaving, First: s.record.joinsFirst(), Objects: slices.Concat(s.nic.objects, s.bridge.objects, s.lost)})
+		return m.write(record{
+			NIC: nic, Bridge: bridge, Leaving: step.leaving, First: s.record.joinsFirst(), Alone: s.alone, Silenced: s.silenced(),
+			Objects: slices.Concat(s.leftOn(s.nic), s.leftOn(s.bridge), s.lost),
+		})
+	case silence:
+		return m.silence(s)
+	case unsilence:
+		_, err := m.cfg.Settings.Put(m.cfg.Netns, disableIPv6(nic), "0")
+		return err
 	case addBridge:
 		return m.cfg.Switch.AddNICBridge(ctx, bridge, nic, s.nic.mac, s.userspace)
 	case addPort:
@@ -91,6 +106,39 @@ func (m *Mover) configure(s state) error {
 // loose is the value of rp_filter that takes packets from any link with a route to their source. It is in force
 // until the routes have moved: the strict value would drop all packets that arrive at the bridge.
 const loose = "2"
+
+// disableIPv6 is the setting that turns IPv6 off on a link.
+func disableIPv6(link string) string { return filepath.Join("ipv6/conf", link, "disable_ipv6") }
+
+// hasIPv6 reports whether IPv6 is on for a link that exists.
+func (m *Mover) hasIPv6(l link) (bool, error) {
+	if l.index == 0 {
+		return false, nil
+	}
+	value, err := m.setting(disableIPv6(l.name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil // the kernel has no IPv6
+	}
+	return value == "0", err
+}
+
+// silence turns IPv6 off on the NIC and the bridge. The kernel removes the addresses that routers have announced, and takes no
+// new ones.
+func (m *Mover) silence(s state) error {
+	for _, l := range []link{s.nic, s.bridge} {
+		on, err := m.hasIPv6(l)
+		if err != nil {
+			return err
+		}
+		if !on {
+			continue
+		}
+		if _, err := m.cfg.Settings.Put(m.cfg.Netns, disableIPv6(l.name), "1"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // filter sets rp_filter of a link.
 func (m *Mover) filter(link, value string) error {
@@ -150,7 +198,7 @@ func (m *Mover) change(k kernel, s state, step Step) error {
 		if on.objects, err = k.objects(on); err != nil {
 			return err
 		}
-		return m.write(record{NIC: s.nic.name, Bridge: on.name, Link: on.index, Objects: on.objects})
+		return m.write(record{NIC: s.nic.name, Bridge: on.name, Link: on.index, Alone: s.alone, Silenced: s.silenced(), Objects: on.objects})
 	}
 	return fmt.Errorf("unknown action %q", step.action)
 }

@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -78,6 +79,42 @@ func (m *Mover) Join(ctx context.Context, nic string, dry bool) ([]Step, error) 
 	return steps, nil
 }
 
+// JoinAlone is Join for a NIC that does not serve the node: NIC and bridge have no IPv6 as long as it has joined, so that they
+// get no addresses from routers that announce themselves. The IPv6 addresses that it has are removed: see Needed.
+func (m *Mover) JoinAlone(ctx context.Context, nic string, dry bool) ([]Step, error) {
+	steps, err := m.move(ctx, nic, BridgeOf(nic), dry, func(*record) direction { return joinAlone })
+	if err != nil {
+		return nil, fmt.Errorf("let NIC %s join bridge %s: %w", nic, BridgeOf(nic), err)
+	}
+	return steps, nil
+}
+
+// Needed returns why the node needs an address of a NIC or of its bridge; empty if it needs none. The node does not need a link-local
+// address. It does not need an address from router advertisements either, unless this is one of its internal addresses or no other
+// link has a global IPv6 address. Links of pods and of loopback do not count, nor does an address in own.
+func (m *Mover) Needed(nic string, internal, own []netip.Addr) (why string, err error) {
+	err = at(m.cfg.Netns, func(k kernel) error {
+		on, failed := k.look(nic)
+		bridge, err := k.look(BridgeOf(nic))
+		if err := cmp.Or(failed, err); err != nil {
+			return err
+		}
+		elsewhere, err := k.hasIPv6Beside(on, bridge, own)
+		if err != nil {
+			return err
+		}
+		for _, l := range []link{on, bridge} {
+			for _, o := range l.objects {
+				if reason, is := o.needed(internal, elsewhere); is && why == "" {
+					why = fmt.Sprintf("%s has %s%s", l.name, o, reason)
+				}
+			}
+		}
+		return nil
+	})
+	return why, err
+}
+
 // Leave lets the NIC of a bridge leave it, removes the bridge, and returns the steps. A bridge that does not
 // exist is not an error, as long as the node has the NIC.
 func (m *Mover) Leave(ctx context.Context, bridge string, dry bool) ([]Step, error) {
@@ -107,13 +144,14 @@ type direction struct {
 	check func(state) error
 	steps func(state) []Step
 	undo  bool // a first move whose step fails is undone
+	alone bool // the NIC does not serve the node; also if the record says so
 }
 
 // settled chooses the direction of a NIC that has a record. Without one there is nothing to do.
 func settled(r *record) direction {
 	switch {
 	case r == nil:
-		return direction{func(state) error { return nil }, func(state) []Step { return nil }, false}
+		return direction{check: func(state) error { return nil }, steps: func(state) []Step { return nil }}
 	case r.Leaving:
 		return leave
 	}
@@ -121,11 +159,11 @@ func settled(r *record) direction {
 }
 
 var (
-	join   = direction{checkJoin, joinSteps, true}
-	resume = direction{checkJoin, resumeSteps, false}
-	leave  = direction{checkLeave, leaveSteps, false}
-
-	abandon = direction{checkAbandon, abandonSteps, false}
+	join      = direction{check: checkJoin, steps: joinSteps, undo: true}
+	joinAlone = direction{check: checkJoin, steps: joinSteps, undo: true, alone: true}
+	resume    = direction{check: checkJoin, steps: resumeSteps}
+	leave     = direction{check: checkLeave, steps: leaveSteps}
+	abandon   = direction{check: checkAbandon, steps: abandonSteps}
 )
 
 // move moves a NIC in the direction that choose returns for its record. Once the first step is taken it does
@@ -145,6 +183,7 @@ func (m *Mover) move(ctx context.Context, nic, bridge string, dry bool, choose f
 		return nil, err
 	}
 	d := choose(s.record)
+	s.alone = s.alone || d.alone
 	if err := d.check(s); err != nil {
 		return nil, err
 	}
@@ -253,10 +292,15 @@ func (m *Mover) Joined(ctx context.Context) (all []Joined, err error) {
 	return all, err
 }
 
+// CheckCleanup fails if Cleanup would.
+func (m *Mover) CheckCleanup(ctx context.Context) error { return m.leaveAll(ctx, true) }
+
 // Cleanup lets all NICs leave their bridges.
-func (m *Mover) Cleanup(ctx context.Context) error {
+func (m *Mover) Cleanup(ctx context.Context) error { return m.leaveAll(ctx, false) }
+
+func (m *Mover) leaveAll(ctx context.Context, dry bool) error {
 	return m.each(func(r *record) error {
-		_, err := m.Leave(ctx, r.Bridge, false)
+		_, err := m.Leave(ctx, r.Bridge, dry)
 		return err
 	})
 }

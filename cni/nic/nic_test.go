@@ -8,10 +8,12 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,6 +29,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -45,7 +48,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(bridgetest.Main(m))
 }
 
 func moveAndDie(way, name, step, database, dir, boot string) error {
@@ -490,6 +493,79 @@ func (n *node) killed(way, name string, step int) bool {
 	return true
 }
 
+// TestAlone: a NIC that does not serve the node, and its bridge, have no IPv6 while it is in the bridge, also after a boot. What
+// routers have announced is removed, and IPv6 is turned on again when it leaves.
+func TestAlone(t *testing.T) {
+	n := newNode(t)
+	off := func(link string) string {
+		t.Helper()
+		return strings.TrimSpace(n.command("ip", "netns", "exec", n.ns, "sysctl", "-n", "net.ipv6.conf."+link+".disable_ipv6"))
+	}
+	needed := func(why string, internal ...string) {
+		t.Helper()
+		var addresses []netip.Addr
+		for _, a := range internal {
+			addresses = append(addresses, netip.MustParseAddr(a))
+		}
+		got, err := n.Needed(theNIC, addresses, []netip.Addr{netip.MustParseAddr("fd00::2")})
+		require.NoError(t, err)
+		require.Equal(t, why, got)
+	}
+	const announced = "-6 address add fd09::1/64 dev nic0 mngtmpaddr valid_lft 3600 preferred_lft 1800 nodad"
+	alone := func() []nic.Step {
+		t.Helper()
+		steps, err := n.JoinAlone(t.Context(), theNIC, false)
+		require.NoError(t, err)
+		return steps
+	}
+	joined := func() {
+		t.Helper()
+		require.Equal(t, "1", off(theNIC))
+		require.Equal(t, "1", off(theBridge))
+		for _, link := range []string{theNIC, theBridge} {
+			require.Empty(t, n.ip("-n", n.ns, "-6", "address", "show", "dev", link))
+		}
+	}
+	needed("")
+	n.lines(announced)
+	needed("nic0 has address fd09::1/64, and no other link has a global IPv6 address")
+	n.ip("-n", n.ns, "link", "add", "eth1", "type", "veth", "peer", "name", "eth1-peer")
+	n.ip("-n", n.ns, "link", "set", "eth1", "up")
+	n.ip("-n", n.ns, "link", "set", "lo", "up")
+	n.lines("-6 address add fd08::1/128 dev lo nodad\n-6 address add fe80::8/64 dev eth1 nodad\n-6 address add fd00::2/64 dev eth1 nodad")
+	needed("nic0 has address fd09::1/64, and no other link has a global IPv6 address") // fd00::2 is of the pod network
+	n.lines("-6 address add fd08::2/64 dev eth1 nodad")
+	needed("")
+	needed("nic0 has address fd09::1/64, an internal address of the node", "10.9.0.1", "fd09::1")
+	require.NotEmpty(t, alone())
+	joined()
+	require.Empty(t, alone())
+
+	n.command("ip", "netns", "exec", n.ns, "sysctl", "-w", "net.ipv6.conf."+theNIC+".disable_ipv6=0") // as after a boot
+	n.lines(announced)
+	n.reboot("second")
+	_, err := n.Release(t.Context())
+	require.NoError(t, err)
+	steps, err := n.Settle(t.Context())
+	require.NoError(t, err)
+	require.NotEmpty(t, steps)
+	joined()
+	steps, err = n.Settle(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, steps)
+
+	n.leave()
+	require.Equal(t, "0", off(theNIC))
+	n.lines("-6 address add fd09::1/64 dev nic0 nodad")
+	needed("nic0 has address fd09::1/64")
+	n.lines("-6 address del fd09::1/64 dev nic0")
+
+	n.command("ip", "netns", "exec", n.ns, "sysctl", "-w", "net.ipv6.conf."+theNIC+".disable_ipv6=1") // somebody else has turned it off
+	alone()
+	n.leave()
+	require.Equal(t, "1", off(theNIC))
+}
+
 // TestKilled: a process that moves a NIC is killed after each of its steps. The next one finishes the move, or
 // undoes it, and a connection survives all of this.
 func TestKilled(t *testing.T) {
@@ -610,6 +686,11 @@ func TestRun(t *testing.T) {
 	restored()
 	n.joined(had)
 	connection.works(t)
+	n.command("ip", "netns", "exec", n.ns, "nft", "flush", "ruleset") // as firewalls do
+	require.Eventually(t, func() bool {
+		out, err := exec.CommandContext(t.Context(), "ip", "netns", "exec", n.ns, "nft", "list", "table", "inet", "coe-bridge-nics").CombinedOutput()
+		return err == nil && strings.Contains(string(out), theNIC)
+	}, patience, 20*time.Millisecond)
 
 	_, err := n.host.VSCtl(t.Context(), "del-port", theNIC) // as Open vSwitch does with transient ports
 	require.NoError(t, err)
@@ -650,4 +731,32 @@ func TestRun(t *testing.T) {
 	_, err = n.host.VSCtl(t.Context(), "br-exists", theBridge)
 	require.Error(t, err)
 	connection.works(t)
+}
+
+// TestHungMove: while another process has stopped in the middle of a move, each try ends with its context and leaves nothing.
+func TestHungMove(t *testing.T) {
+	n := newNode(t)
+	n.simple()
+	n.join()
+	lock, err := os.OpenFile(filepath.Join(n.dir, "lock"), os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer func() { _ = lock.Close() }()
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_EX))
+	files := func() int {
+		all, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return len(all)
+	}
+	before, goroutines := files(), runtime.NumGoroutine()
+	for range 50 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := n.Settle(ctx)
+		cancel()
+		require.ErrorContains(t, err, "another process moves a NIC")
+	}
+	require.LessOrEqual(t, files(), before+1)
+	require.LessOrEqual(t, runtime.NumGoroutine(), goroutines+1)
+	require.NoError(t, unix.Flock(int(lock.Fd()), unix.LOCK_UN))
+	_, err = n.Settle(t.Context())
+	require.NoError(t, err)
 }

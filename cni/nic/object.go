@@ -368,6 +368,34 @@ func (o Object) global() bool {
 	return err == nil && o.Kind == Address && m.header[addressScopeAt] < unix.RT_SCOPE_LINK
 }
 
+// is6 reports whether the object is of IPv6.
+func (o Object) is6() bool {
+	m, err := parse(o.Kind, o.Message)
+	return err == nil && m.is6()
+}
+
+// needed reports whether the node needs the object as an address of its own, and the reason if it is not obvious. elsewhere:
+// another link has a global IPv6 address.
+func (o Object) needed(internal []netip.Addr, elsewhere bool) (reason string, is bool) {
+	m, err := parse(o.Kind, o.Message)
+	switch {
+	case err != nil || !o.global():
+		return "", false
+	case !m.announced():
+		return "", true
+	case slices.Contains(internal, m.own()):
+		return ", an internal address of the node", true
+	case !elsewhere:
+		return ", and no other link has a global IPv6 address", true
+	}
+	return "", false
+}
+
+// announced reports whether the kernel has made an address because a router has announced its prefix, or a temporary one of it.
+func (m *message) announced() bool {
+	return m.is6() && m.flags()&(unix.IFA_F_MANAGETEMPADDR|unix.IFA_F_TEMPORARY) != 0
+}
+
 // aged returns the object after some time; ok is false if its time has ended.
 func (o Object) aged(by time.Duration) (Object, bool) {
 	m, err := parse(o.Kind, o.Message)
@@ -402,11 +430,7 @@ func (o Object) aged(by time.Duration) (Object, bool) {
 func (m *message) text(kind Kind) string {
 	switch kind {
 	case Address:
-		own := m.value(unix.IFA_LOCAL)
-		if own == nil {
-			own = m.value(unix.IFA_ADDRESS)
-		}
-		return fmt.Sprintf("address %s/%d", address(own), m.header[addressLengthAt])
+		return fmt.Sprintf("address %s/%d", m.own(), m.header[addressLengthAt])
 	case Neighbour:
 		return fmt.Sprintf("neighbour %s", address(m.value(unix.NDA_DST)))
 	}
@@ -427,6 +451,15 @@ func (m *message) text(kind Kind) string {
 		out += fmt.Sprintf(" table %d", table)
 	}
 	return out
+}
+
+// own returns the address of the link, of an address.
+func (m *message) own() netip.Addr {
+	own := m.value(unix.IFA_LOCAL)
+	if own == nil {
+		own = m.value(unix.IFA_ADDRESS)
+	}
+	return address(own)
 }
 
 func address(octets []byte) netip.Addr {

@@ -33,6 +33,8 @@ const (
 	setMTU       action = "set MTU of"
 	putObject    action = "add"
 	removeObject action = "remove"
+	silence      action = "turn IPv6 off on"
+	unsilence    action = "turn IPv6 on again on"
 	ignore       action = "ignore packets of"
 	heed         action = "process packets of"
 	removePort   action = "remove port"
@@ -60,6 +62,9 @@ type state struct {
 	ignored     bool   // the kernel ignores packets of the NIC
 	record      *record
 	lost        []Object // what the bridge's link has lost with its removal, at this boot
+	alone       bool     // the NIC does not serve the node, so NIC and bridge must not have IPv6
+
+	nicHasIPv6, bridgeHasIPv6 bool
 }
 
 // made reports whether the bridge exists and is the NIC's.
@@ -78,6 +83,9 @@ func (s state) on() string {
 	return ""
 }
 
+// silenced reports whether the NIC has IPv6 turned off by the mover after the next silence.
+func (s state) silenced() bool { return s.record.silenced() || s.alone && s.nicHasIPv6 }
+
 // works reports whether the bridge has the NIC as a port that the switch has opened.
 func (s state) works() bool { return s.bridges[s.bridge.name].Interfaces[s.nic.name] }
 
@@ -88,6 +96,7 @@ func (s state) fresh() bool {
 
 // moving returns the objects that move to a link. Objects that nobody has any more come from the record.
 func (s state) moving(from link) []Object {
+	from.objects = s.leftOn(from)
 	if len(s.lost) > 0 && !s.nic.global() && !s.bridge.global() {
 		return append(slices.Clone(from.objects), s.lost...)
 	}
@@ -157,6 +166,7 @@ func joinSteps(s state) []Step {
 			steps = append(steps, Step{action: a, link: link, detail: detail})
 		}
 	}
+	add(s.alone && (s.nicHasIPv6 || s.bridgeHasIPv6), silence, nic, "")
 	add(!s.made(), addBridge, bridge, "with MAC address "+s.nic.mac)
 	add(s.fresh(), setLink, bridge, "as "+nic)
 	put, rest := split(objects, bridge)
@@ -165,12 +175,20 @@ func joinSteps(s state) []Step {
 	add(!s.works(), addPort, nic, "to bridge "+bridge)
 	add(s.userspace && !s.ignored, ignore, nic, "which the userspace datapath reads")
 	add(s.bridge.mtu != s.nic.mtu, setMTU, bridge, fmt.Sprintf("to %d", s.nic.mtu))
-	steps = slices.Concat(steps, rest, removals(s.stale(), bridge), removals(s.nic.objects, nic))
-	if len(steps) == 0 && s.record != nil && !s.record.Leaving && !s.fresh() {
+	steps = slices.Concat(steps, rest, removals(s.stale(), bridge), removals(s.leftOn(s.nic), nic))
+	if len(steps) == 0 && s.record != nil && !s.record.Leaving && !s.fresh() && s.record.Alone == s.alone {
 		return nil
 	}
 	steps = slices.Insert(steps, 0, Step{action: begin, link: nic, detail: "joins bridge " + bridge})
 	return append(steps, Step{action: settle, link: bridge})
+}
+
+// leftOn returns the objects that a link has after silence.
+func (s state) leftOn(l link) []Object {
+	if s.alone {
+		return slices.DeleteFunc(slices.Clone(l.objects), Object.is6)
+	}
+	return l.objects
 }
 
 // stale returns the routes of the bridge that routes of the NIC replace. A network manager that changes a
@@ -267,7 +285,7 @@ func checkRemovable(s state) error {
 	}
 	for mapping := range strings.SplitSeq(s.mappings, ",") {
 		if network, bridge, _ := strings.Cut(mapping, ":"); bridge == s.bridge.name {
-			return fmt.Errorf("OVN's network %s uses bridge %s (ovn-bridge-mappings): remove this mapping first", network, s.bridge.name)
+			return fmt.Errorf("OVN's network %s uses bridge %s (ovn-bridge-mappings): run coe-bridge gateway remove if this node is its gateway, or remove this mapping", network, s.bridge.name)
 		}
 	}
 	for _, port := range is.Ports {
@@ -302,6 +320,9 @@ func leaveSteps(s state) []Step {
 	steps := []Step{{action: begin, link: nic, detail: "leaves bridge " + bridge, leaving: true}}
 	if !s.nic.up {
 		steps = append(steps, Step{action: setUp, link: nic})
+	}
+	if s.record != nil && s.record.Silenced {
+		steps = append(steps, Step{action: unsilence, link: nic})
 	}
 	put, rest := split(s.moving(s.bridge), nic)
 	steps = slices.Concat(steps, put, rest)

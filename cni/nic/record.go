@@ -21,6 +21,10 @@ type record struct {
 	NIC     string `json:"nic"`
 	Bridge  string `json:"bridge"`
 	Leaving bool   `json:"leaving,omitempty"`
+	// Alone is set if the NIC does not serve the node, and Silenced if the mover has turned IPv6 off on it: then it is turned on
+	// again when the NIC leaves.
+	Alone    bool `json:"alone,omitempty"`
+	Silenced bool `json:"silenced,omitempty"`
 	// First is set until the first move into the bridge has ended.
 	First bool `json:"first,omitempty"`
 	// Boot is the boot at which the record was written.
@@ -37,6 +41,9 @@ type record struct {
 
 // joinsFirst reports whether a move is the first one into the bridge, also if it was interrupted before.
 func (r *record) joinsFirst() bool { return r == nil || r.First && !r.Leaving }
+
+// silenced reports whether the mover has turned IPv6 off on the NIC.
+func (r *record) silenced() bool { return r != nil && r.Silenced }
 
 // global reports whether an address of the record can be used by other links too.
 func (r *record) global() bool { return link{objects: r.Objects}.global() }
@@ -132,6 +139,9 @@ func (m *Mover) forget(nic string) error {
 // lockName is the file that a process locks while it moves a NIC. It is not the name of a record.
 const lockName = "lock"
 
+// lockAgain is the time between two tries to get the lock.
+const lockAgain = 50 * time.Millisecond
+
 // lock waits until no other process moves a NIC. The lock ends with the process.
 func (m *Mover) lock(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(m.cfg.Dir, 0o700); err != nil {
@@ -141,28 +151,22 @@ func (m *Mover) lock(ctx context.Context) (unlock func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock the records of NICs: %w", err)
 	}
-	locked := make(chan error, 1)
-	go func() { locked <- flock(file) }()
-	select {
-	case err := <-locked:
-		if err != nil {
+	for {
+		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB) // one that waits would outlast ctx
+		if err == nil {
+			return func() { _ = file.Close() }, nil
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) && !errors.Is(err, unix.EINTR) {
+			_ = file.Close()
 			return nil, fmt.Errorf("lock the records of NICs: %w", err)
 		}
-		return func() { _ = file.Close() }, nil
-	case <-ctx.Done():
-		go func() {
-			<-locked
+		again := time.NewTimer(lockAgain)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
 			_ = file.Close()
-		}()
-		return nil, fmt.Errorf("another process moves a NIC: %w", ctx.Err())
-	}
-}
-
-func flock(file *os.File) error {
-	for {
-		err := unix.Flock(int(file.Fd()), unix.LOCK_EX)
-		if !errors.Is(err, unix.EINTR) {
-			return err
+			return nil, fmt.Errorf("another process moves a NIC: %w", ctx.Err())
 		}
 	}
 }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
@@ -23,7 +25,7 @@ const (
 )
 
 // Run settles the NICs that have joined a bridge, at once and after each change in the kernel or the
-// switch, until ctx is done. It leaves them where they are then. Network managers put addresses on a NIC
+// switch, until ctx is done. It restores deleted rules of nftables at once. It leaves them where they are then. Network managers put addresses on a NIC
 // after a boot, and when a lease is renewed; and the switch can remove the link of a bridge, and create it
 // again.
 func (m *Mover) Run(ctx context.Context) {
@@ -31,9 +33,12 @@ func (m *Mover) Run(ctx context.Context) {
 	var watching sync.WaitGroup
 	defer watching.Wait()
 	defer cancel()
-	kernel := make(chan struct{}, 1)
+	kernel, rules := make(chan struct{}, 1), make(chan struct{}, 1)
 	watching.Go(func() {
 		links.Watch(ctx, m.cfg.Netns, m.log, unix.NETLINK_ROUTE, groups, concerns, kernel)
+	})
+	watching.Go(func() {
+		links.Watch(ctx, m.cfg.Netns, m.log, unix.NETLINK_NETFILTER, []uint{unix.NFNLGRP_NFTABLES}, deletesRules, rules)
 	})
 	ports, stop := m.cfg.Switch.ListenNICs()
 	defer stop()
@@ -56,7 +61,8 @@ func (m *Mover) Run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 		case <-kernel:
-			await(ctx, kernel)
+			await(ctx, kernel, rules)
+		case <-rules:
 		case <-ports:
 		case <-retry.C:
 		}
@@ -64,8 +70,8 @@ func (m *Mover) Run(ctx context.Context) {
 	}
 }
 
-// await waits until nothing has changed for a while.
-func await(ctx context.Context, changed <-chan struct{}) {
+// await waits until nothing has changed for a while, or something is urgent.
+func await(ctx context.Context, changed, urgent <-chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, lastQuiet)
 	defer cancel()
 	timer := time.NewTimer(quiet)
@@ -74,6 +80,8 @@ func await(ctx context.Context, changed <-chan struct{}) {
 		select {
 		case <-changed:
 			timer.Reset(quiet)
+		case <-urgent:
+			return
 		case <-timer.C:
 			return
 		case <-ctx.Done():
@@ -102,4 +110,21 @@ func concerns(m syscall.NetlinkMessage) bool {
 		return false
 	}
 	return !links.OfPod(m)
+}
+
+// deletesRules reports whether a message of nftables is about something deleted from the table of the package.
+func deletesRules(m syscall.NetlinkMessage) bool {
+	switch m.Header.Type &^ (unix.NFNL_SUBSYS_NFTABLES << 8) {
+	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE:
+	default:
+		return false
+	}
+	const tableOf = unix.NFTA_TABLE_NAME // the same attribute for chains and rules
+	if len(m.Data) < nl.SizeofNfgenmsg {
+		return false
+	}
+	attributes, err := nl.ParseRouteAttr(m.Data[nl.SizeofNfgenmsg:])
+	return err == nil && slices.ContainsFunc(attributes, func(a syscall.NetlinkRouteAttr) bool {
+		return a.Attr.Type == tableOf && unix.ByteSliceToString(a.Value) == tableName
+	})
 }

@@ -4,9 +4,12 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -68,4 +71,51 @@ func TestClusterAddressesThatNodesRoute(t *testing.T) {
 	require.True(t, routes(balancingPlace(), at("10.96.0.10", "10.96.0.10")))
 	require.True(t, routes(balancingPlace(), at("192.0.2.10", "10.96.0.10")))
 	require.False(t, routes(balancingPlace(), at("192.0.2.53", "192.0.2.53")), "a DNS server of nodes")
+}
+
+// TestOwnPorts: a node port for programs of the node is one at the address of each node with endpoints, and one with all
+// endpoints at the address of the node itself. A changed port removes the former ones.
+func TestOwnPorts(t *testing.T) {
+	n := New(Config{Registry: prometheus.NewRegistry()})
+	to := netip.MustParseAddrPort
+	here, there := place().Node, netip.MustParseAddr("192.168.33.12")
+	e := &uplink.ExposedPort{
+		Own: true, Every: true, Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Affinity: 120,
+		Endpoints: []uplink.Endpoint{
+			{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080, Node: here}, {IP: netip.MustParseAddr("10.42.1.2"), Port: 8080, Node: there},
+		},
+	}
+	at := func(address netip.Addr, endpoints ...netip.AddrPort) nodeports.Port {
+		return nodeports.Port{Address: address, Own: true, Protocol: "tcp", Number: 30080, Service: to("10.96.0.10:80"), Affinity: 2 * time.Minute, Endpoints: endpoints}
+	}
+	require.ElementsMatch(t, []nodeports.Port{at(here, to("10.42.0.2:8080"), to("10.42.1.2:8080")), at(there, to("10.42.1.2:8080"))}, n.exposedPorts(e, place()))
+	n.put(e, place())
+	require.Len(t, n.own[e.Key()], 2)
+	only := *e
+	only.Endpoints = e.Endpoints[:1]
+	n.put(&only, place())
+	require.Equal(t, []nodeports.Port{at(here, to("10.42.0.2:8080"))}, n.own[e.Key()])
+	n.remove(&uplink.ExposedPort{Own: true, Protocol: "tcp", Port: 30080}, place())
+	require.Empty(t, n.own)
+
+	some := *e
+	some.Every = false
+	require.Equal(t, []nodeports.Port{at(here.Next(), to("10.42.1.2:8080"))}, n.exposedPorts(&some, place()), "the cluster address has all")
+	outside := *e
+	outside.Endpoints = []uplink.Endpoint{{IP: netip.MustParseAddr("198.51.100.1"), Port: 8080, Node: there}}
+	require.Empty(t, n.exposedPorts(&outside, place()), "only pods")
+	cluster := &uplink.ExposedPort{
+		Own: true, External: netip.MustParseAddr("10.96.0.10"), Protocol: "tcp", Port: 80, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
+	}
+	require.Len(t, n.exposedPorts(cluster, place()), 1)
+	refusing := *cluster
+	refusing.Refuses = true
+	require.True(t, n.exposedPorts(&refusing, place())[0].Refuses)
+	resolver := *cluster
+	resolver.External, resolver.Address = netip.MustParseAddr("192.0.2.53"), netip.MustParseAddr("192.0.2.53")
+	require.Empty(t, n.exposedPorts(&resolver, place()), "nodes do not route it to services")
+	balancing := New(Config{Registry: prometheus.NewRegistry(), OpenDaylight: true})
+	for _, e := range []*uplink.ExposedPort{e, cluster} {
+		require.Empty(t, balancing.exposedPorts(e, balancingPlace()), "all clients are led by other ports")
+	}
 }

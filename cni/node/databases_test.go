@@ -41,34 +41,41 @@ func TestPodsReachNoDatabase(t *testing.T) {
 
 	databases, others := []string{"6640", "6641", "6642", "6643", "6644", "12379", "12380", "16642"}, []string{"6639", "6645", "8080", "12378", "12381"}
 	for _, ns := range []netns.NsHandle{node, other} {
-		for _, port := range append(others, databases...) {
-			require.NoError(t, links.Inside(ns, func() error {
-				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
-				if err == nil {
-					t.Cleanup(func() { _ = l.Close() })
-				}
-				return err
-			}))
-		}
-	}
-	dial := func(from netns.NsHandle, host, port string, patience time.Duration) error {
-		return links.Inside(from, func() error {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			defer cancel()
-			c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
-			if err == nil {
-				_ = c.Close()
-			}
-			return err
-		})
+		listen(t, ns, append(others, databases...)...)
 	}
 	for _, host := range []string{"192.0.2.1", "198.51.100.1", "198.51.100.2", "2001:db8:1::1", "2001:db8:2::2"} {
 		for _, port := range others {
-			require.NoError(t, dial(pod, host, port, 10*time.Second), "%s %s", host, port)
+			require.NoError(t, dial(t, pod, host, port, 10*time.Second), "%s %s", host, port)
 		}
 		for _, port := range databases {
-			require.Error(t, dial(pod, host, port, 50*time.Millisecond), "%s %s", host, port)
-			require.NoError(t, dial(node, host, port, 10*time.Second), "%s %s", host, port)
+			require.Error(t, dial(t, pod, host, port, 50*time.Millisecond), "%s %s", host, port)
+			require.NoError(t, dial(t, node, host, port, 10*time.Second), "%s %s", host, port)
 		}
 	}
+}
+
+// listen accepts connections of TCP to ports in a namespace.
+func listen(t *testing.T, ns netns.NsHandle, ports ...string) {
+	for _, port := range ports {
+		require.NoError(t, links.Inside(ns, func() error {
+			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
+			if err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			return err
+		}))
+	}
+}
+
+// dial opens a connection of TCP from a namespace, and closes it.
+func dial(t *testing.T, from netns.NsHandle, host, port string, patience time.Duration) error {
+	return links.Inside(from, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
 }

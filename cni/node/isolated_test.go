@@ -197,9 +197,9 @@ func TestIsolatedLinksAndRoutes(t *testing.T) {
 		w := put(map[string][]string{"a/one": {pod + "3"}, "b/two": {pod + "2"}})
 		require.Contains(t, strings.Join(routes(), "\n"), pod+"3 dev "+linkOf("a"))
 		require.Contains(t, strings.Join(routes(), "\n"), pod+"2 dev "+linkOf("b"))
-		names, err := ownPorts(ns)
+		ends, err := ownPorts(ns)
 		require.NoError(t, err)
-		require.ElementsMatch(t, []string{portOf("a"), portOf("b")}, names)
+		require.Equal(t, map[string]string{portOf("a"): linkOf("a"), portOf("b"): linkOf("b")}, ends)
 		for _, p := range w.pairs {
 			require.NoError(t, removeLink(ns, p.port))
 		}

@@ -49,13 +49,18 @@ func (n *Node) pair(w wanted, p pair) links.Pair {
 	}
 }
 
-// ownPorts returns the names of the switch's ends of all our pairs.
-func ownPorts(ns netns.NsHandle) (names []string, err error) {
+// ownPorts returns the switch's ends of all our pairs, with the node's own ends; empty for an end that does not exist.
+func ownPorts(ns netns.NsHandle) (ends map[string]string, err error) {
+	ends = map[string]string{}
 	err = links.At(ns, func(h *netlink.Handle) error {
 		all, err := links.Dump(h.LinkList)
+		names := map[int]string{}
 		for _, l := range all {
-			if l.Attrs().Group == group && l.Type() == "veth" {
-				names = append(names, l.Attrs().Name)
+			names[l.Attrs().Index] = l.Attrs().Name
+		}
+		for _, l := range all {
+			if is := l.Attrs(); is.Group == group && l.Type() == "veth" {
+				ends[is.Name] = names[is.ParentIndex]
 			}
 		}
 		return err
@@ -63,7 +68,7 @@ func ownPorts(ns netns.NsHandle) (names []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("list links: %w", err)
 	}
-	return names, nil
+	return ends, nil
 }
 
 func removeLink(ns netns.NsHandle, port string) error { return links.DeleteOf(ns, port, group) }

@@ -7,6 +7,7 @@ type metrics struct {
 	unreached prometheus.Gauge
 	changes   prometheus.Counter
 	ports     prometheus.Gauge
+	ownPorts  prometheus.Gauge
 	hostPorts prometheus.Gauge
 	// unreadable counts entries of host ports.
 	unreadable prometheus.Gauge
@@ -30,6 +31,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		ports: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_node_ports", Help: "Node ports of services on which the node answers.",
 		}),
+		ownPorts: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "coe_agent_own_ports",
+			Help: "Ports of services to which the node leads only its own programs, by the address that they ask: cluster addresses with internalTrafficPolicy Local, and addresses of nodes with externalTrafficPolicy Local.",
+		}),
 		hostPorts: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_host_ports", Help: "Host ports of pods on which the node answers.",
 		}),
@@ -44,7 +49,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "coe_agent_egress_addresses", Help: "Egress addresses that the NICs of the node have: it holds these EgressIPs.",
 		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.hostPorts, m.unreadable, m.egressWays, m.egressOwned)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.ownPorts, m.hostPorts, m.unreadable, m.egressWays, m.egressOwned)
 	return m
 }
 

@@ -45,8 +45,10 @@ type Config struct {
 	MTU func(context.Context) (int, error)
 	// OpenDaylight is set if OpenDaylight programs the switch: it recognises ports by names of one form.
 	OpenDaylight bool
-	Log          *slog.Logger
-	Registry     prometheus.Registerer
+	// Managers are the managers of the switch, tcp:HOST:PORT or ssl:HOST:PORT, if OpenDaylight is at the same addresses.
+	Managers []string
+	Log      *slog.Logger
+	Registry prometheus.Registerer
 }
 
 const (
@@ -101,6 +103,10 @@ type Node struct {
 	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
+	// own are the ports for the node's own programs, by what they were made from.
+	own         map[string][]nodeports.Port
+	unused      unused
+	controllers []netip.Addr
 	// unreached was logged last.
 	unreached []string
 }
@@ -111,7 +117,8 @@ func New(cfg Config) *Node {
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
-		hosts: hostPorts{requests: make(chan chan<- error)},
+		hosts: hostPorts{requests: make(chan chan<- error)}, own: map[string][]nodeports.Port{},
+		unused: unused{}, controllers: controllersOf(cfg.Managers),
 	}
 }
 
@@ -270,18 +277,28 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	if place == nil {
 		return delayOf(o.err, retryAfter)
 	}
-	n.logFailure(ctx, "the bridge cannot ask about egress addresses", n.answer(ctx, place, part, &o), &n.answersFailure)
+	unanswered := n.answer(ctx, place, part, &o)
+	n.logFailure(ctx, "the bridge cannot ask about egress addresses", unanswered, &n.answersFailure)
 	n.connected = o.err == nil
 	n.readHostPorts(ctx, place)
 	served := n.syncServices(ctx, place)
 	if unread == nil {
 		n.ports.Begin(begun)
 	}
-	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays()), retryAfter), served)
-	if n.owns && (again == 0 || again > announceEvery) {
-		again = announceEvery
+	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), unanswered), retryAfter), served)
+	again = sooner(again, n.unused.next(time.Now()))
+	if n.owns {
+		again = sooner(again, announceEvery)
 	}
 	return again
+}
+
+// sooner returns the shorter one of two delays; 0 is never.
+func sooner(a, b time.Duration) time.Duration {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // syncServices makes the node answer for services and pods. It returns when to try again what has failed; 0 for never.
@@ -305,22 +322,20 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	switch {
 	case !leads(place):
 		n.ports.Replace(nil)
+		clear(n.own)
 	case c.All:
+		clear(n.own)
 		all := make([]nodeports.Port, 0, len(c.Put))
 		for _, e := range c.Put {
-			if routes(place, e) {
-				all = append(all, n.exposedPort(e, place))
-			}
+			all = append(all, n.exposedPorts(e, place)...)
 		}
 		n.ports.Replace(all)
 	default:
 		for _, e := range c.Gone {
-			n.ports.Remove(n.exposedPort(e, place))
+			n.remove(e, place)
 		}
 		for _, e := range c.Put {
-			if routes(place, e) {
-				n.ports.Put(n.exposedPort(e, place))
-			}
+			n.put(e, place)
 		}
 	}
 	return c.Nodes, true
@@ -390,6 +405,7 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 	}
 	if err = errors.Join(unread, err); err == nil {
 		n.metrics.ports.Set(float64(n.ports.Services()))
+		n.metrics.ownPorts.Set(float64(n.ports.Own()))
 		n.metrics.hostPorts.Set(float64(len(hosts.Ports)))
 	}
 	if changed {

@@ -102,6 +102,9 @@ func TestRules(t *testing.T) {
 table ip coe-bridge {
 	chain no-return {
 		type filter hook forward priority filter; policy accept;
+		iifname != "coe0" oifname "coe0" fib saddr type local counter packets 0 bytes 0 drop comment "from elsewhere not with an address of the node"
+		iifname != "coe0" oifname "coe0" fib saddr oifname "coe0" counter packets 0 bytes 0 drop comment "from elsewhere not with an address that is routed to coe0"
+		iifname != "coe0" oifname "coe0" ip saddr 169.254.169.5 counter packets 0 bytes 0 drop comment "from elsewhere not with the address 169.254.169.5, which a pod sees that reaches itself"
 		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it, except by a node port"
 		iifname != "coe0" oifname "coe0" ip saddr 100.96.0.0/16 counter packets 0 bytes 0 drop comment "from nodes 100.96.0.0/16 to pods only by coe0"
 	}
@@ -179,6 +182,7 @@ table ip6 coe-bridge {
 		type filter hook forward priority filter; policy accept;
 		iifname != "coe0" oifname "coe0" fib saddr type local counter packets 0 bytes 0 drop comment "from elsewhere not with an address of the node"
 		iifname != "coe0" oifname "coe0" fib saddr oifname "coe0" counter packets 0 bytes 0 drop comment "from elsewhere not with an address that is routed to coe0"
+		iifname != "coe0" oifname "coe0" ip6 saddr fd69::5 counter packets 0 bytes 0 drop comment "from elsewhere not with the address fd69::5, which a pod sees that reaches itself"
 		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmpv6 addr-unreachable comment "from coe0 not back to it, except by a node port"
 		iifname != "coe0" oifname "coe0" ip6 saddr fd00:96::/64 counter packets 0 bytes 0 drop comment "from nodes fd00:96::/64 to pods only by coe0"
 	}

@@ -1,16 +1,13 @@
 package node
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"github.com/vishvananda/netns"
@@ -64,22 +61,24 @@ type rule struct {
 // rules returns the rules of the node.
 func (w wanted) rules() []rule {
 	if w.isolated {
-		return slices.Concat(w.podRules(), isolatedRules(), databaseRules(linkPrefix+"*", w.databases, databasesHere))
+		return slices.Concat(w.podRules(), isolatedRules(), w.protected(linkPrefix+"*", databasesHere))
 	}
-	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), databaseRules(linkName, w.databases, databasesHere, databasesThere))
+	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), w.protected(linkName, databasesHere, databasesThere))
 	if w.balances {
-		all = slices.Concat(all, databaseRules(linkPrefix+"*", w.databases, databasesHere, databasesThere))
+		all = slices.Concat(all, w.protected(linkPrefix+"*", databasesHere, databasesThere))
 	}
 	return all
+}
+
+// protected returns the rules that keep pods from the programs that control their network.
+func (w wanted) protected(links string, chains ...string) []rule {
+	return slices.Concat(databaseRules(links, w.databases, chains...), w.controllerRules(links, chains...))
 }
 
 // podRules returns the rules that drop packets from the links of pods, to the node and through it. Only
 // beside the userspace datapath of Open vSwitch does the kernel see them, if a pod sends them to the MAC
 // address of its link's other end. OVN has not judged them: they would bypass policies, and the rules for
 // traffic that comes through the switch.
-//
-// With OpenDaylight the router has the MAC address of the port, so the kernel sees all packets to the router, of pods
-// and of the node.
 func (w wanted) podRules() []rule {
 	drop := slices.Concat(inByGroup(links.Group), dropped())
 	all := []rule{
@@ -87,9 +86,7 @@ func (w wanted) podRules() []rule {
 		{tableBoth(), noForward, "from links of pods only through OVN", drop},
 	}
 	if w.ofPorts {
-		drop := slices.Concat(inByGroup(group), dropped())
-		all = append(all, rule{tableBoth(), ownPods, "from ports of the node only through the switch", drop},
-			rule{tableBoth(), noForward, "from ports of the node only through the switch", drop})
+		all = append(all, nodePortRules()...)
 	}
 	return all
 }
@@ -138,37 +135,16 @@ func isolatedRules() []rule {
 //
 // no-return  rejects traffic of others to services while the node has no edge address, and drops
 //
-//	packets that come from elsewhere with an address of a node.
-//
-// If pods send to services by links of their namespaces, the node has translated what it leads to services. So nothing
-// behind the management port has a cluster address:
-//
-// no-return   refuses packets to cluster addresses, with ICMP port unreachable.
-//
-// no-service  does the same with packets of the node's programs.
+//	packets that come from elsewhere with an address of a node, or with one that a pod sees that reaches itself.
 func (w wanted) managementRules() (all []rule) {
 	for _, f := range w.families() {
 		if w.balances {
-			all = append(all, f.refused()...)
-			all = append(all, f.outside(linkPrefix+"*")...)
+			all = append(all, f.balancing()...)
 		} else {
 			all = append(all, f.toServices()...)
 			all = append(all, f.outside(linkName)...)
 		}
 		all = append(all, f.byManagement()...)
-	}
-	return all
-}
-
-// refused returns the rules that refuse packets to cluster addresses.
-func (f *family) refused() (all []rule) {
-	for _, to := range f.services {
-		refuse := slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), []expr.Any{
-			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable},
-		})
-		for _, chain := range []string{noReturn, noService} {
-			all = append(all, rule{f.table(), chain, fmt.Sprintf("to services %s: nobody serves", to), refuse})
-		}
 	}
 	return all
 }
@@ -193,10 +169,22 @@ func (f *family) toServices() (all []rule) {
 			})
 		}
 	}
+	of := hairpins[0]
 	if f.source.Is6() {
-		all = append(all, f.forged()...)
+		of = hairpins[1]
 	}
-	return all
+	return append(append(all, f.forged()...), rule{
+		table, noReturn, fmt.Sprintf("from elsewhere not with the address %s, which a pod sees that reaches itself", of),
+		slices.Concat(f.elsewhere(), source(single(of)), dropped()),
+	})
+}
+
+// hairpins are the addresses that a pod sees as the source if it reaches itself through a service; policies allow them.
+var hairpins = [...]netip.Addr{netip.MustParseAddr("169.254.169.5"), netip.MustParseAddr("fd69::5")}
+
+// elsewhere matches packets to the pod network that come from elsewhere.
+func (f *family) elsewhere() []expr.Any {
+	return append(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq)...)
 }
 
 // outside returns the rules for the source of packets of pods that leave the cluster, which come in by links.
@@ -227,15 +215,14 @@ func (f *family) byManagement() []rule {
 }
 
 // forged returns rules that drop packets to the pod network that come from elsewhere with an address of the node, or
-// of the pod network. The kernel drops such IPv4 packets; for IPv6 it has neither a check of the node's own addresses nor
-// rp_filter. Policies allow the node, and it gets the service address at services.
+// of the pod network. Policies allow the node, and it gets the service address at services. The kernel itself drops
+// only IPv4 packets, those with addresses of pods only if rp_filter is 1.
 func (f *family) forged() []rule {
-	elsewhere := slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq))
 	return []rule{
-		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(elsewhere, fromHere(), dropped())},
-		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", linkName), slices.Concat(elsewhere, []expr.Any{
+		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(f.elsewhere(), fromHere(), dropped())},
+		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", linkName), slices.Concat(f.elsewhere(), []expr.Any{
 			&expr.Fib{Register: register, FlagSADDR: true, ResultOIFNAME: true},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: append([]byte(linkName), make([]byte, unix.IFNAMSIZ-len(linkName))...)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: links.NameToCompare(linkName)},
 		}, dropped())},
 	}
 }
@@ -447,127 +434,4 @@ func sameRule(is *nftables.Rule, w rule) bool {
 func sameChain(a, b *nftables.Chain) bool {
 	return a.Name == b.Name && a.Type == b.Type && a.Hooknum != nil && *a.Hooknum == *b.Hooknum &&
 		a.Priority != nil && *a.Priority == *b.Priority
-}
-
-const register = 1
-
-// The codes of ICMP host unreachable and port unreachable, and of ICMPv6 address unreachable.
-const hostUnreachable, portUnreachable, addressUnreachable = 1, 3, 3
-
-// inBy and outBy match packets by the name of their link. A name that ends in * matches every
-// name that begins so.
-func inBy(link string) []expr.Any {
-	return byName(expr.MetaKeyIIFNAME, expr.CmpOpEq, link)
-}
-
-func outBy(link string, op expr.CmpOp) []expr.Any { return byName(expr.MetaKeyOIFNAME, op, link) }
-
-func byName(key expr.MetaKey, op expr.CmpOp, link string) []expr.Any {
-	begin, all := strings.CutSuffix(link, "*")
-	name := []byte(begin)
-	if !all {
-		name = append(name, make([]byte, unix.IFNAMSIZ-len(name))...)
-	}
-	return []expr.Any{
-		&expr.Meta{Key: key, Register: register},
-		&expr.Cmp{Op: op, Register: register, Data: name},
-	}
-}
-
-// inByGroup matches packets by the interface group of their link.
-func inByGroup(group uint32) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, group)},
-	}
-}
-
-// noRouteBack matches packets whose source is not routed to the link that they came in by.
-func noRouteBack() []expr.Any {
-	return []expr.Any{
-		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
-	}
-}
-
-// fromHere matches packets whose source is an address of the node. The kernel accepts no such IPv4 packets from
-// elsewhere, and the rules no such IPv6 packets (see forged).
-func fromHere() []expr.Any {
-	return []expr.Any{
-		&expr.Fib{Register: register, FlagSADDR: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-	}
-}
-
-// The offsets of addresses in an IPv4 header, and in an IPv6 header.
-const (
-	ipSource, ipDestination     = 12, 16
-	ipv6Source, ipv6Destination = 8, 24
-)
-
-// source and destination match packets from and to a range of addresses.
-func source(from netip.Prefix) []expr.Any { return inNetwork(ipSource, ipv6Source, from) }
-
-func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, ipv6Destination, to) }
-
-// inNetwork matches packets with the address at an offset of the header of IPv4 or IPv6 in a range.
-func inNetwork(offset4, offset6 uint32, network netip.Prefix) []expr.Any {
-	offset, bits := offset4, network.Addr().BitLen()
-	if network.Addr().Is6() {
-		offset = offset6
-	}
-	size := uint32(bits / 8)
-	return []expr.Any{
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
-		&expr.Bitwise{
-			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(network.Bits(), bits), Xor: make([]byte, size),
-		},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: network.Masked().Addr().AsSlice()},
-	}
-}
-
-// linkLocalNotICMP matches packets with a link-local IPv6 source that are not of ICMPv6, in the table of both families.
-func linkLocalNotICMP() []expr.Any {
-	return slices.Concat([]expr.Any{
-		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.NFPROTO_IPV6}},
-	}, source(netip.MustParsePrefix("fe80::/10")), []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{unix.IPPROTO_ICMPV6}},
-	})
-}
-
-// sameDestination matches packets of connections whose destination is not translated.
-func sameDestination() []expr.Any {
-	const translated = 1 << 5 // IPS_DST_NAT
-	status := binaryutil.NativeEndian.PutUint32
-	return []expr.Any{
-		&expr.Ct{Register: register, Key: expr.CtKeySTATUS},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: status(translated), Xor: status(0)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: status(0)},
-	}
-}
-
-// tcpTo matches packets to a range of TCP ports.
-func tcpTo(first, last uint16) []expr.Any {
-	const offset, size = 2, 2 // of the destination's port in a TCP header
-	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_TCP}},
-		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size},
-		&expr.Range{Op: expr.CmpOpEq, Register: register, FromData: port(first), ToData: port(last)},
-	}
-}
-
-func snat(as netip.Addr) []expr.Any {
-	family := uint32(unix.NFPROTO_IPV4)
-	if as.Is6() {
-		family = unix.NFPROTO_IPV6
-	}
-	return []expr.Any{
-		&expr.Counter{},
-		&expr.Immediate{Register: register, Data: as.AsSlice()},
-		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: register},
-	}
 }

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
@@ -128,6 +129,7 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 	w.mtu = mtu
 	if n.cfg.OpenDaylight {
 		w.namePorts()
+		w.controllers = n.controllers
 	}
 	if err == nil && part != nil {
 		err = w.addEgress(part)
@@ -152,7 +154,7 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 // join removes what is not wanted, and creates what is missing. Each step finds what it needs
 // from the steps before.
 func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
-	o.step("", "link", func() (bool, error) { return n.removeOthers(ctx, w.pairs) })
+	o.step("", "link", func() (bool, error) { return n.removeOthers(ctx, w.pairs, n.cfg.OpenDaylight) })
 	if !w.isolated {
 		o.step("", "forwarding", func() (bool, error) { return n.allowForwarding(w) })
 	}
@@ -209,9 +211,9 @@ func (n *Node) createLink(ctx context.Context, w wanted, p pair) (created bool, 
 }
 
 // removeOthers removes all pairs except the wanted ones, with their ports. Addresses and routes
-// go with the links.
-func (n *Node) removeOthers(ctx context.Context, pairs []pair) (removed bool, err error) {
-	names, err := ownPorts(n.cfg.Netns)
+// go with the links. If keep is set, ports in elan-instances without interfaces stay for keepUnused.
+func (n *Node) removeOthers(ctx context.Context, pairs []pair, keep bool) (removed bool, err error) {
+	ends, err := ownPorts(n.cfg.Netns)
 	if err != nil {
 		return false, err
 	}
@@ -219,10 +221,16 @@ func (n *Node) removeOthers(ctx context.Context, pairs []pair) (removed bool, er
 	if err != nil {
 		return false, err
 	}
-	for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.Concat(names, ports)))) {
-		if !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
+	var unused []string
+	if keep {
+		unused = unusedPorts(ends, pairs)
+	}
+	now := time.Now()
+	n.unused.note(unused, now)
+	for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(ports, maps.Keys(ends))))) {
+		if n.unused.due(port, now) && !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
 			removed = true
-			err = errors.Join(err, n.removePair(ctx, port))
+			err = errors.Join(err, n.unused.remove(port, func() error { return n.removePair(ctx, port) }))
 		}
 	}
 	return removed, err
@@ -255,7 +263,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	ports = errors.Join(ports, n.health.Sync(nil, false))
 	n.metrics.ports.Set(0)
 	n.metrics.hostPorts.Set(0)
-	removed, err = n.removeOthers(ctx, nil)
+	removed, err = n.removeOthers(ctx, nil, false)
 	if removed {
 		changes = append(changes, "link")
 	}

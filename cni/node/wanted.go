@@ -10,7 +10,6 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -33,6 +32,9 @@ const (
 	linkPrefix = "coe-"
 	portPrefix = "coep"
 )
+
+// tapPrefix begins the names of ports that OpenDaylight recognises.
+const tapPrefix = "tap"
 
 // furtherLinks returns the names of the links beside the management port by which packets of pods come in.
 func furtherLinks(openDaylight bool) string {
@@ -60,6 +62,7 @@ type wanted struct {
 	mtu               int
 	softwareChecksums bool
 	databases         []uint16 // further ports of OVN's databases, in order
+	controllers       []netip.Addr
 }
 
 // family is what is wanted for one IP family.
@@ -177,7 +180,7 @@ func (w *wanted) namePorts() {
 	w.ofPorts = true
 	for i := range w.pairs {
 		sum := sha256.Sum256([]byte(w.pairs[i].iface + "\x00"))
-		w.pairs[i].port = fmt.Sprintf("tap%x-%x", sum[:4], sum[4:5])
+		w.pairs[i].port = fmt.Sprintf("%s%x-%x", tapPrefix, sum[:4], sum[4:5])
 	}
 }
 
@@ -259,66 +262,6 @@ func (w *wanted) allowIPv6(to *pair, r *uplink.Record) {
 	if has && w.ipv6.source.IsValid() && !to.ipv6 {
 		to.ipv6, to.addresses = true, []netip.Addr{w.ipv6.source}
 	}
-}
-
-// leads reports whether a node leads others to services. Only a management port does, and only with an edge
-// address as source.
-func leads(place *uplink.Place) bool {
-	return !place.Isolated && (place.Edge.IsValid() || place.IPv6.Edge.IsValid())
-}
-
-// placeOfPorts returns where a node is for the ports of services and pods.
-func placeOfPorts(place *uplink.Place) nodeports.Place {
-	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: servesHostPorts(place)}
-	at.IPv4, at.IPv6 = addressesOf(ofIPv4(place)), addressesOf(place.IPv6)
-	at.IPv4.ByGateways = only4(place.Gateways)
-	return at
-}
-
-func addressesOf(in uplink.PlaceAddresses) nodeports.Addresses {
-	return nodeports.Addresses{Edge: in.Edge, Network: netip.PrefixFrom(in.Address, in.Length).Masked(), Node: in.Address}
-}
-
-// ofIPv4 returns the IPv4 addresses of a place.
-func ofIPv4(p *uplink.Place) uplink.PlaceAddresses {
-	return uplink.PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
-}
-
-// balances reports whether the node leads its pods to services. While a cluster moves from OVN to OpenDaylight, nodes with OVN
-// get the ports for that too.
-func (n *Node) balances(place *uplink.Place) bool { return n.cfg.OpenDaylight && place.WayOut != nil }
-
-// routes reports whether the node may lead to a port. A cluster address must be in a range of services: a tenant could claim
-// any other address, and get what nodes send there.
-func routes(place *uplink.Place, e *uplink.ExposedPort) bool {
-	return e.External != e.Address || slices.ContainsFunc(place.Services, func(p netip.Prefix) bool { return p.Contains(e.Address) })
-}
-
-// exposedPort returns a port on which a node answers for a service.
-func (n *Node) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
-	p := nodeports.Port{
-		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Sticky: e.Sticky,
-		Restricted: e.Restricted, Sources: e.Sources,
-	}
-	if !p.Address.IsValid() {
-		p.Address = netip.IPv4Unspecified()
-	}
-	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) && s.Addr().Is4() == p.Address.Is4() }) {
-		// The node itself may be a client. If a load balancer gives it the address, that is its source.
-		p.Sources = append(slices.Clone(p.Sources), single(e.External))
-	}
-	for _, to := range e.Endpoints {
-		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
-	}
-	if !n.balances(place) && !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
-		p.Endpoints = nil // the pod network knows the way, and pods must not reach ports of databases through the node
-	}
-	return p
-}
-
-// inside reports whether the node routes an address to the pod network because pods can have it.
-func inside(place *uplink.Place, a netip.Addr) bool {
-	return slices.ContainsFunc(place.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

@@ -92,10 +92,12 @@ type connection struct {
 	raw []byte // its attributes
 }
 
-// tracker reads and removes the connections of a network namespace.
+// tracker reads and removes the connections of a network namespace. request returns the attributes that select those that
+// a tuple names.
 type tracker struct {
-	family *family
-	socket *nl.NetlinkSocket
+	family  *family
+	socket  *nl.NetlinkSocket
+	request func(tuple, *family) []nl.NetlinkRequestData
 }
 
 func (f *family) tracker(ns netns.NsHandle) (*tracker, error) {
@@ -103,7 +105,7 @@ func (f *family) tracker(ns netns.NsHandle) (*tracker, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open connection tracking: %w", err)
 	}
-	return &tracker{f, socket}, nil
+	return &tracker{f, socket, tuple.request}, nil
 }
 
 func (k *tracker) close() { k.socket.Close() }
@@ -117,7 +119,7 @@ func (k *tracker) list(tuples []tuple) (all []connection, err error) {
 	}
 	for _, t := range tuples {
 		some, err := links.Dump(func() (found []connection, err error) {
-			answers, err := k.ask(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, t.request(k.family)...)
+			answers, err := k.ask(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, k.request(t, k.family)...)
 			for _, a := range answers {
 				if c, ok := readConnection(a); ok {
 					found = append(found, c)

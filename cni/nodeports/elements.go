@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -26,14 +27,28 @@ const (
 	externals = "externals" // the external addresses of services
 	hosts     = "hosts"     // address . protocol . port : address . port of the pod
 
+	// The chains for the node's own programs: to endpoints on the node, and to endpoints elsewhere.
+	here      = "own-here"      // cluster address . protocol . port : the chain that chooses a slot
+	elsewhere = "own-elsewhere" // address of a node . protocol . port : the chain that chooses a slot
+
 	restricted = "restricted" // address . protocol . port, if only some clients reach it
 	sources    = "sources"    // address . protocol . port . these clients: intervals
 
 	nodesSet = "nodes" // addresses of nodes
 
-	// fresh has all protocols while the endpoints of edged ports are known to be current. They expire.
+	// clients has the endpoints that clients of services with affinity had, for a time after the last connection. The rules
+	// fill it.
+	clients = "clients" // client . address . port of its endpoint . number of the port of the service
+
+	// clientChains is not a set: its elements are the chains of ports with affinity.
+	clientChains = "client-chains" // address . protocol . port : the affinity in text
+
+	// fresh has all protocols while the endpoints of edged ports, and those elsewhere, are known to be current. They expire.
 	fresh = "fresh"
 )
+
+// verdicts are the maps that lead to chains.
+var verdicts = []string{balancers, here, elsewhere}
 
 // group identifies elements that change together, in one transaction. With a part of them, a port would lead
 // elsewhere.
@@ -88,6 +103,39 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 		return at, nil, fmt.Errorf("%s: %w", p, err)
 	}
 	key := at.bytes()
+	to, invalid := f.endpoints(p)
+	chain := chainOf(at.address == f.every, len(to))
+	if affine := affinityOf(p, to); affine != "" {
+		chain = f.clientChain(at)
+		all = append(all, element{clientChains, at.bytes(), affine})
+	}
+	if p.Own {
+		all = append(all, f.own(p, key, chain, len(to))...)
+	} else {
+		all = append(all, f.forOthers(p, key, chain, len(to))...)
+	}
+	for slot, endpoint := range to {
+		all = append(all, element{endpoints, key + numberOf(uint32(slot)), endpoint})
+	}
+	slices.SortFunc(all, element.compare)
+	return at, all, invalid
+}
+
+// own returns the elements of a port for the node's own programs, except the elements of its n endpoints.
+func (f *family) own(p Port, key, chain string, n int) []element {
+	switch {
+	case n == 0 && p.Local && p.Refuses:
+		return []element{{here, key, ownRefused}}
+	case p.Local:
+		return []element{{here, key, chain}}
+	case n > 0:
+		return []element{{elsewhere, key, chain}}
+	}
+	return nil
+}
+
+// forOthers returns the elements of a port for all clients, except the elements of its n endpoints.
+func (f *family) forOthers(p Port, key, chain string, n int) (all []element) {
 	all = []element{{services, key, addressOf(p.Service)}}
 	if p.Restricted {
 		all = append(all, element{restricted, key, ""})
@@ -95,21 +143,16 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 			all = append(all, element{sources, key + string(r.From().AsSlice()) + key + string(r.To().AsSlice()), ""})
 		}
 	}
-	to, invalid := f.endpoints(p)
 	switch {
-	case len(to) == 0 && p.Local && p.Refuses:
+	case n == 0 && p.Local && p.Refuses:
 		all = append(all, element{balancers, key, refusing}, element{refused, key, ""})
-	case len(to) > 0 || p.Local:
-		all = append(all, element{balancers, key, chainOf(len(to), p.Sticky)})
+	case n > 0 || p.Local:
+		all = append(all, element{balancers, key, chain})
 	}
-	if len(to) > 0 && !p.Local {
+	if n > 0 && !p.Local {
 		all = append(all, element{edged, key, ""})
 	}
-	for slot, endpoint := range to {
-		all = append(all, element{endpoints, key + numberOf(uint32(slot)), endpoint})
-	}
-	slices.SortFunc(all, element.compare)
-	return at, all, invalid
+	return all
 }
 
 // endpoints returns the endpoints to which a port leads, at most MaxEndpoints. A port that is not local leads to all
@@ -158,15 +201,17 @@ func (f *family) ranges(prefixes []netip.Prefix) []netipx.IPRange {
 	return set.Ranges()
 }
 
-// chainOf returns the name of the chain that chooses one of n endpoints.
-func chainOf(n int, sticky bool) string {
-	switch {
-	case n == 0:
+// chainOf returns the name of the chain that chooses one of n endpoints of a port: of every address of the node, or of one
+// address.
+func chainOf(every bool, n int) string {
+	name := "any-of-"
+	if n == 0 {
 		return noEndpoint
-	case sticky:
-		return fmt.Sprintf("client-of-%d", n)
 	}
-	return fmt.Sprintf("any-of-%d", n)
+	if every {
+		name = "node-" + name
+	}
+	return name + strconv.Itoa(n)
 }
 
 // keyOnly returns the element for nftables without its value. The key of an interval has two halves.
@@ -181,7 +226,7 @@ func (e element) keyOnly() nftables.SetElement {
 // nft returns the element for nftables.
 func (e element) nft() nftables.SetElement {
 	n := e.keyOnly()
-	if e.set == balancers {
+	if slices.Contains(verdicts, e.set) {
 		n.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: e.value}
 	} else {
 		n.Val = []byte(e.value)
@@ -189,9 +234,9 @@ func (e element) nft() nftables.SetElement {
 	return n
 }
 
-// valueOf returns the value of an element of a set that was read: of balancers the name of the chain.
+// valueOf returns the value of an element of a set that was read: of verdicts the name of the chain.
 func valueOf(set *nftables.Set, e nftables.SetElement) string {
-	if set.Name != balancers {
+	if !slices.Contains(verdicts, set.Name) {
 		return string(e.Val)
 	}
 	attributes, err := nl.ParseRouteAttr(e.Val)
@@ -240,15 +285,24 @@ func (t *table) changesOf(have, want []element) (all []change) {
 	return all
 }
 
-// batches divides the changes of groups into transactions of at most most elements. All changes of a group are in one
-// transaction.
+// weight returns how much of a transaction a change needs: 1 for an element, and 1 for two rules, which an endpoint has in the chain of
+// a port with affinity.
+func (c change) weight() int { return 1 + strings.Count(c.value, " ")*number(c.set == clientChains) }
+
+// batches divides the changes of groups into transactions of at most the weight most. All changes of a group are in one
+// transaction, also if they weigh more.
 func batches(groups [][]change, most int) (all [][]change) {
+	room := 0
 	for _, g := range groups {
-		if last := len(all) - 1; last >= 0 && len(all[last])+len(g) <= most {
-			all[last] = append(all[last], g...)
-		} else {
-			all = append(all, slices.Clone(g))
+		weight := 0
+		for _, c := range g {
+			weight += c.weight()
 		}
+		if weight > room {
+			all, room = append(all, nil), most
+		}
+		last := len(all) - 1
+		all[last], room = append(all[last], g...), room-weight
 	}
 	return all
 }
@@ -261,11 +315,15 @@ func (f *family) sets() []*nftables.Set {
 	with := func(more nftables.SetDatatype) nftables.SetDatatype {
 		return nftables.MustConcatSetType(append(slices.Clone(at), more)...)
 	}
+	client := nftables.MustConcatSetType(f.address, f.address, nftables.TypeInetService, number)
 	port, to := nftables.MustConcatSetType(at...), nftables.MustConcatSetType(f.address, nftables.TypeInetService)
 	return []*nftables.Set{
 		{Table: table, Name: services, IsMap: true, KeyType: port, DataType: to},
 		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
+		{Table: table, Name: here, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
+		{Table: table, Name: elsewhere, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: endpoints, IsMap: true, KeyType: with(number), DataType: to},
+		{Table: table, Name: clients, KeyType: client, Dynamic: true, HasTimeout: true, Size: maxClients},
 		{Table: table, Name: edged, KeyType: port},
 		{Table: table, Name: refused, KeyType: port},
 		{Table: table, Name: restricted, KeyType: port},

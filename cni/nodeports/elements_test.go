@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
@@ -14,7 +15,7 @@ import (
 // randomPorts returns ports, host ports and nodes.
 func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Addr) {
 	for n := range uint16(300) {
-		p := Port{Address: [...]netip.Addr{netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{198, 51, 100, byte(rng.IntN(3))})}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Sticky: rng.IntN(2) > 0}
+		p := Port{Address: [...]netip.Addr{netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{198, 51, 100, byte(rng.IntN(3))})}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Affinity: time.Duration(rng.IntN(3)) * time.Minute}
 		for i := range rng.IntN(4) * rng.IntN(22) {
 			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(i), byte(rng.IntN(9))}), 8080))
 		}

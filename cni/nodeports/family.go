@@ -24,6 +24,8 @@ type family struct {
 	// forward packets of the clients there. It is zero for IPv4.
 	every               netip.Addr
 	loopback, linkLocal netip.Prefix
+	// gateways has the addresses of gateways of OVN that are clients of services.
+	gateways netip.Prefix
 	// portUnreachable is the code of ICMP for a port on which nobody listens.
 	portUnreachable uint8
 }
@@ -32,6 +34,7 @@ var ipv4 = family{
 	table: nftables.TableFamilyIPv4, number: unix.AF_INET, translate: unix.NFPROTO_IPV4, name: "IPv4",
 	size: 4, source: 12, destination: 16, address: nftables.TypeIPAddr,
 	every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
+	gateways:        netip.MustParsePrefix("169.254.192.0/18"),
 	portUnreachable: 3,
 }
 
@@ -39,6 +42,7 @@ var ipv6 = family{
 	table: nftables.TableFamilyIPv6, number: unix.AF_INET6, translate: unix.NFPROTO_IPV6, name: "IPv6",
 	size: 16, source: 8, destination: 24, address: nftables.TypeIP6Addr,
 	every: netip.IPv6Unspecified(), loopback: netip.MustParsePrefix("::1/128"), linkLocal: netip.MustParsePrefix("fe80::/10"),
+	gateways:        netip.MustParsePrefix("fd63:6f65:6272:1::/114"),
 	portUnreachable: 4,
 }
 
@@ -87,6 +91,13 @@ func portOf(port uint16) string {
 }
 
 func addressOf(a netip.AddrPort) string { return string(a.Addr().AsSlice()) + portOf(a.Port()) }
+
+// addressIn returns the address and the port of a text of addressOf.
+func addressIn(text string) netip.AddrPort {
+	n := len(text) - 4
+	address, _ := netip.AddrFromSlice([]byte(text[:n]))
+	return netip.AddrPortFrom(address, binary.BigEndian.Uint16([]byte(text[n:])))
+}
 
 // numberOf returns a number in the form of nftables: in the order of the processor.
 func numberOf(n uint32) string { return string(binary.NativeEndian.AppendUint32(nil, n)) }

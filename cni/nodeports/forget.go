@@ -22,14 +22,31 @@ func (t *table) noteChanged() {
 	if !t.whole || !t.at.Edge.IsValid() {
 		t.unforgotten = nil
 	}
+	if t.left = nil; !t.at.Edge.IsValid() {
+		t.left = t.ports()
+	}
 	if t.unforgotten == nil {
 		return
 	}
 	for g, had := range t.former {
-		if g.isPort() && g.at.protocol == unix.IPPROTO_UDP && !slices.Equal(had, t.want[g]) {
-			t.unforgotten[g.at] = true
+		if want := t.want[g]; g.isPort() && g.at.protocol == unix.IPPROTO_UDP && !slices.Equal(had, want) {
+			t.unforgotten[g.at] = t.unforgotten[g.at] || g.set == hosts || leads(had) || leads(want)
 		}
 	}
+}
+
+// ports returns the ports that the table had, as far as it is known.
+func (t *table) ports() map[portKey]bool {
+	all := map[portKey]bool{}
+	for g, had := range t.former {
+		all[g.at] = all[g.at] || g.isPort() && had != nil
+	}
+	for g := range t.want {
+		if _, changed := t.former[g]; !changed && g.isPort() {
+			all[g.at] = true
+		}
+	}
+	return all
 }
 
 // forget deletes the kernel's connections of UDP to changed ports that lead elsewhere now. Otherwise a
@@ -37,6 +54,12 @@ func (t *table) noteChanged() {
 // The first one is about all ports if there are ports or a table, because an earlier process may have ended
 // before.
 func (t *table) forget() error {
+	if len(t.left) > 0 {
+		if err := t.family.forget(t.cfg.Netns, []tuple{{}}, t.isLeft); err != nil {
+			return fmt.Errorf("forget the connections of removed ports of services: %w", err)
+		}
+		t.left = nil
+	}
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
@@ -45,6 +68,18 @@ func (t *table) forget() error {
 	}
 	t.unforgotten = map[portKey]bool{}
 	return nil
+}
+
+// isLeft reports whether a connection was led by a port that a node had when it left the pod network. Nothing reaches its endpoint
+// any more, and the kernel keeps a connection of TCP for days.
+func (t *table) isLeft(f *netlink.ConntrackFlow, own addresses) bool {
+	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
+	if !valid || f.Zone != 0 || f.Forward.DstIP.Equal(f.Reverse.SrcIP) && f.Forward.DstPort == f.Reverse.SrcPort {
+		return false
+	}
+	at := portKey{address.Unmap(), f.Forward.Protocol, f.Forward.DstPort}
+	every := portKey{t.family.every, at.protocol, at.number}
+	return t.left[at] || own.has(f.Forward.DstIP) && t.left[every]
 }
 
 // changedTuples names the connections of ports that have changed.
@@ -146,11 +181,11 @@ func (t *table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 		return false
 	}
 	address, to = address.Unmap(), to.Unmap()
-	at := portKey{address, f.Forward.Protocol, f.Forward.DstPort}
-	if !t.has(at) && !t.unforgotten[at] && own.has(f.Forward.DstIP) {
+	at, programs := portKey{address, f.Forward.Protocol, f.Forward.DstPort}, own.has(f.Forward.SrcIP)
+	if !t.has(at, programs) && !t.changed(at, programs) && own.has(f.Forward.DstIP) {
 		at.address = t.family.every
 	}
-	return t.concerns(at, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort), t.toService(at, f.Forward.SrcIP, own)) || t.refuses(at, f.Forward.SrcIP))
+	return t.concerns(at, programs, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort), t.toService(at, f.Forward.SrcIP, own)) || t.refuses(at, f.Forward.SrcIP))
 }
 
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
@@ -171,8 +206,17 @@ func (t *table) of(set string, at portKey) []element {
 	return t.want[group{set, at}]
 }
 
-// has reports whether the node answers on a port.
-func (t *table) has(at portKey) bool { return t.of(services, at) != nil || t.of(hosts, at) != nil }
+// has reports whether the node answers clients on a port: its programs, or others.
+func (t *table) has(at portKey, programs bool) bool {
+	of := t.of(services, at)
+	return of != nil && (programs || leads(of)) || t.of(hosts, at) != nil
+}
+
+// changed reports whether a port has changed for clients: the node's programs, or others.
+func (t *table) changed(at portKey, programs bool) bool {
+	others, is := t.unforgotten[at]
+	return is && (programs || others)
+}
 
 // leads reports whether a port leads to a target. A cluster address is one for some clients, or if the port has no
 // endpoints.
@@ -213,9 +257,9 @@ func (f *family) rangeOf(e element) netipx.IPRange {
 // concerns reports whether a connection can be one of a port. If all ports count, these are the
 // ports that are there now, and those whose connections were led to a pod or a service. Such a connection
 // of another program begins again with its next packet.
-func (t *table) concerns(at portKey, asked, to netip.Addr) bool {
+func (t *table) concerns(at portKey, programs bool, asked, to netip.Addr) bool {
 	if t.unforgotten != nil {
-		return t.unforgotten[at]
+		return t.changed(at, programs)
 	}
-	return t.has(at) || asked != to && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(to) })
+	return t.has(at, programs) || asked != to && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(to) })
 }

@@ -5,8 +5,9 @@
 // the bridge nor the network behind the link.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
-// of services. A changed port changes its elements of the maps and nothing else. Only the set of ranges of
-// clients is slower if it is larger, for connections to ports that have ranges.
+// of services, except that a port with affinity has a chain. A changed port changes its elements of the maps,
+// this chain, and nothing else. Only the set of ranges of clients is slower if it is larger, for connections to
+// ports that have ranges.
 //
 // Network policies of pods judge these connections by their source, which is never an address that a
 // policy allows because the pod is on the node.
@@ -36,7 +37,11 @@ const MaxEndpoints = 64
 type Port struct {
 	// Address is an external address of the service, or its cluster address; unspecified for every address of the node of its
 	// family.
-	Address  netip.Addr
+	Address netip.Addr
+	// Own: the node leads only its own programs. Address is the cluster address if the port is local. Otherwise it is the
+	// address of a node, and Endpoints are those that programs reach by it; while nobody keeps them current, the port leads
+	// nowhere.
+	Own      bool
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
 	Service  netip.AddrPort // the cluster address of the service
@@ -44,10 +49,11 @@ type Port struct {
 	Restricted bool
 	Sources    []netip.Prefix
 	// Local: Endpoints are those on this node. Without any, clients see no answer. Otherwise Endpoints are those on all
-	// nodes. Without any, clients are led to Service. The node's own programs are always led to Service. Sticky: a client
-	// keeps its endpoint while the endpoints stay the same.
-	Local, Sticky bool
-	Endpoints     []netip.AddrPort
+	// nodes. Without any, clients are led to Service. The node's own programs are led to Service, unless a port is Own.
+	Local     bool
+	Endpoints []netip.AddrPort
+	// Affinity is how long a client keeps its endpoint after a connection; 0: no affinity. Fractions of a second do not count.
+	Affinity time.Duration
 	// Refuses: if the port is local and has no endpoints, clients are refused. Otherwise their packets are dropped, so that
 	// they wait for an endpoint.
 	Refuses bool
@@ -56,6 +62,8 @@ type Port struct {
 // String returns the port for messages.
 func (p Port) String() string {
 	switch {
+	case p.Own:
+		return fmt.Sprintf("%s port %d of %s for the node's programs", p.Protocol, p.Number, p.Address)
 	case p.Address == netip.IPv6Unspecified():
 		return fmt.Sprintf("IPv6 node port %s %d", p.Protocol, p.Number)
 	case p.Address.IsUnspecified():
@@ -97,8 +105,11 @@ type Addresses struct {
 	// ByGateways has the addresses of pods whose answers leave the network by gateways. So they must
 	// see Edge instead of clients outside.
 	ByGateways []netip.Prefix
-	// Node is the source address of connections of the node's programs to host ports.
+	// Node is the address of the node in the pod network: the source of connections of its programs to host ports.
 	Node netip.Addr
+	// Internal is an address of the node outside the pod network that is routed to its link too; zero for none. Answers to
+	// further addresses do not come back, so programs with these as source get Node.
+	Internal netip.Addr
 }
 
 // Hosts are the host ports of the pods on a node.
@@ -135,11 +146,21 @@ func (t *Table) Current() bool {
 	return four.current
 }
 
-// Services returns the number of ports of services on which the node answers.
+// Services returns the number of ports of services on which the node answers, without those for its own programs alone.
 func (t *Table) Services() (n int) {
 	for _, one := range t.tables {
 		if one.wanted() {
-			n += one.count[services]
+			n += one.led
+		}
+	}
+	return n
+}
+
+// Own returns the number of ports of services that lead only the node's own programs, each counted at every address.
+func (t *Table) Own() (n int) {
+	for _, one := range t.tables {
+		if one.wanted() {
+			n += one.count[services] - one.led
 		}
 	}
 	return n
@@ -195,10 +216,11 @@ func (t *Table) Put(p Port) {
 	one.putService(at, elements)
 }
 
-// Remove removes the port of a service that has the address, the protocol and the number of a Port.
+// Remove removes the port of a service that has the address, the protocol and the number of a Port. A port that is Own
+// and one that is not replace each other, and neither removes the other.
 func (t *Table) Remove(p Port) {
 	delete(t.invalid, p.String())
-	if one, at := t.key(p); one != nil {
+	if one, at := t.key(p); one != nil && p.Own != leads(one.want[group{services, at}]) {
 		one.putService(at, nil)
 	}
 }
@@ -331,12 +353,14 @@ func (t *Table) syncTables(tables []*table, keepHosts bool) (changed bool, err e
 	return true, nil
 }
 
-// holdAnswers gives a socket space for the answers to a transaction that creates a table. The kernel repeats each
+// hold gives a socket space for a transaction with all rules, and for the answers to it. The kernel repeats each
 // rule, and acknowledges each message.
-func holdAnswers(c *mdlayher.Conn) error { return c.SetReadBuffer(4 << 20) }
+func hold(c *mdlayher.Conn) error {
+	return errors.Join(c.SetWriteBuffer(4<<20), c.SetReadBuffer(8<<20))
+}
 
 func (t *Table) open() (*nftables.Conn, error) {
-	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(holdAnswers))
+	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(hold))
 	if err != nil {
 		return nil, fmt.Errorf("open nftables: %w", err)
 	}
@@ -347,12 +371,12 @@ func (t *Table) open() (*nftables.Conn, error) {
 const refreshEvery = 5 * time.Second
 
 // Refresh says until when the endpoints of ports that are not local are current. From then on, clients of these ports
-// are led to the cluster address: an endpoint on another node can have ended, and its address can belong to
+// are led to the cluster address, and programs of the node to the address that they ask: an endpoint on another node can have ended, and its address can belong to
 // another pod. The kernel keeps the time, so nothing depends on the process. A new table is not fresh.
 func (t *Table) Refresh(until time.Time) error {
 	lasts := time.Until(until)
 	due := slices.DeleteFunc(slices.Clone(t.tables), func(one *table) bool {
-		return !one.known || !one.whole || one.edges == 0 || until.Sub(one.freshUntil) < refreshEvery
+		return !one.known || !one.whole || one.dated == 0 || until.Sub(one.freshUntil) < refreshEvery
 	})
 	if len(due) == 0 || lasts <= 0 {
 		return nil

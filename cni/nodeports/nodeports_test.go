@@ -39,7 +39,9 @@ const (
 )
 
 var place = nodeports.Place{
-	IPv4:   nodeports.Addresses{Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24")},
+	IPv4: nodeports.Addresses{
+		Edge: netip.MustParseAddr(edge), Network: netip.MustParsePrefix("100.96.0.0/24"), Node: netip.MustParseAddr(management), Internal: netip.MustParseAddr(node),
+	},
 	Inside: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")},
 }
 
@@ -156,7 +158,7 @@ func sixth(at nodeports.Place) nodeports.Place {
 		return at
 	}
 	at.IPv6 = nodeports.Addresses{
-		Edge: translated(at.IPv4.Edge), Network: translatedPrefix(at.IPv4.Network), Node: translated(at.IPv4.Node),
+		Edge: translated(at.IPv4.Edge), Network: translatedPrefix(at.IPv4.Network), Node: translated(at.IPv4.Node), Internal: translated(at.IPv4.Internal),
 		ByGateways: translatedPrefixes(at.IPv4.ByGateways),
 	}
 	at.IPv4, at.Inside = nodeports.Addresses{}, translatedPrefixes(at.Inside)
@@ -402,7 +404,7 @@ func testClusterPorts(w *world) {
 	for _, network := range []string{"tcp", "udp"} {
 		w.answers(w.outside, client, network, node+":30080", service+":80 "+client)
 		w.answers(w.outside, other, network, node+":30080", service+":80 "+edge)
-		w.answers(w.node, "", network, node+":30080", service+":80 "+edge)
+		w.answers(w.node, "", network, node+":30080", service+":80 "+node)
 		w.answers(w.node, "", network, management+":30080", service+":80 "+management)
 	}
 	_, err := w.ask(w.outside, client, "tcp", node+":30081")
@@ -425,7 +427,7 @@ func TestLocalPorts(t *testing.T) { eachFamily(t, testLocalPorts) }
 func testLocalPorts(w *world) {
 	t := w.T
 	sticky := local("tcp", 30082, pod1, pod2)
-	sticky.Sticky = true
+	sticky.Affinity = time.Hour
 	w.sync(true, local("tcp", 30080, pod1, pod2), local("udp", 30080, pod2), local("tcp", 30081), sticky)
 
 	seen := map[string]bool{}
@@ -439,7 +441,7 @@ func testLocalPorts(w *world) {
 	w.answers(w.outside, client, "udp", node+":30080", pod2+":8080 "+client)
 	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+edge)
 	w.answers(w.pods, "10.42.0.9", "udp", management+":30080", pod2+":8080 "+edge)
-	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+edge)
+	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+node)
 
 	first, err := w.ask(w.outside, client, "tcp", node+":30082")
 	require.NoError(t, err)
@@ -448,7 +450,7 @@ func testLocalPorts(w *world) {
 	}
 
 	w.silent(w.outside, client, node+":30081")
-	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+edge)
+	w.answers(w.node, "", "tcp", node+":30081", service+":80 "+node)
 
 	w.sync(true, local("tcp", 30080, pod2))
 	for range 30 {
@@ -470,7 +472,7 @@ func testDirectPorts(w *world) {
 	} {
 		w.answers(w.outside, client, c.network, c.at, c.want+edge)
 		w.answers(w.outside, other, c.network, c.at, c.want+edge)
-		w.answers(w.node, "", c.network, c.at, service+":80 "+edge)
+		w.answers(w.node, "", c.network, c.at, service+":80 "+node)
 	}
 	w.answers(w.pods, "10.42.0.9", "tcp", node+":30080", pod1+":8080 "+edge)
 	w.answers(w.pods, pod1, "tcp", node+":30080", pod1+":8080 "+edge)
@@ -531,7 +533,7 @@ func TestExpiredEndpoints(t *testing.T) {
 	}
 }
 
-// Endpoints have equal shares of connections, and a client of a sticky port has always the same one. That holds for any
+// Endpoints have equal shares of connections, and a client of a port with affinity has always the same one. That holds for any
 // number of endpoints.
 func TestShares(t *testing.T) { eachFamily(t, testShares) }
 
@@ -548,7 +550,7 @@ func testShares(w *world) {
 		// Other ports each time: the kernel remembers connections to endpoints that are still there.
 		random, sticky := uint16(30080+n), uint16(30090+n)
 		keeps := direct("udp", sticky, all[:n]...)
-		keeps.Sticky = true
+		keeps.Affinity = time.Hour
 		w.sync(true, direct("udp", random, all[:n]...), keeps)
 		const each = 60
 		seen, kept := map[string]int{}, map[string]int{}
@@ -759,10 +761,10 @@ func testExternalAddresses(w *world) {
 	}
 	outside()
 	for _, number := range []string{":80", ":81"} {
-		w.answers(w.node, "", "udp", external+number, service+":80 "+edge)
+		w.answers(w.node, "", "udp", external+number, service+":80 "+node)
 		w.answers(w.pods, "10.42.0.9", "udp", external+number, service+":80 "+edge)
 	}
-	w.answers(w.node, "", "tcp", external+":82", service+":80 "+edge)
+	w.answers(w.node, "", "tcp", external+":82", service+":80 "+node)
 	w.answers(w.pods, "10.42.0.9", "tcp", external+":82", service+":80 "+edge)
 	w.silent(w.outside, client, external+":83")
 	w.silent(w.outside, client, "198.51.100.11:80")
@@ -811,7 +813,7 @@ func testRestrictedAddresses(w *world) {
 			source string
 			may    bool
 			seen   string
-		}{{w.outside, client, c.client, client}, {w.outside, other, c.other, edge}, {w.pods, pod, c.pod, edge}, {w.node, node, c.itself, edge}} {
+		}{{w.outside, client, c.client, client}, {w.outside, other, c.other, edge}, {w.pods, pod, c.pod, edge}, {w.node, node, c.itself, node}} {
 			if from.may {
 				w.answers(from.ns, from.source, "tcp", external+":80", service+":80 "+from.seen)
 			} else {
@@ -929,6 +931,20 @@ func testNoCircle(w *world) {
 		require.ErrorContains(t, err, "refused", at)
 	}
 	w.answers(w.pods, "10.42.0.9", "tcp", node+":30081", pod1+":8080 "+edge)
+
+	gateway, bits := "169.254.192.5", "/32" // of OVN
+	if w.six {
+		gateway, bits = "fd63:6f65:6272:1::5", "/128"
+	}
+	w.run(w.pods, "ip addr add "+gateway+bits+" dev lo")
+	w.run(w.node, "ip route add "+gateway+" via 100.96.0.1")
+	for _, at := range []string{node + ":30080", node + ":30081"} {
+		conn, err := w.dial(w.pods, gateway, "tcp", at)
+		if err == nil {
+			_ = conn.Close()
+		}
+		require.ErrorContains(t, err, "refused", at)
+	}
 }
 
 // A port needs an element for its cluster address, and with known endpoints one for their number and one for each.
@@ -1003,6 +1019,46 @@ func testUDPPortsOfOthers(w *world) {
 	require.Equal(t, 1, w.connections(node))
 }
 
+// When a node leaves the pod network, the kernel forgets the connections that its ports have led, over all protocols, also if another
+// process removes the table. Those of other programs stay.
+func TestLeave(t *testing.T) { eachFamily(t, testLeave) }
+
+func testLeave(w *world) {
+	t := w.T
+	w.run(w.node, "nft add table ip others; nft add chain ip others c '{ type nat hook prerouting priority -101; }'; "+
+		"nft add rule ip others c tcp dport 30090 dnat to "+pod1+":8080")
+	opened := func() {
+		t.Helper()
+		w.syncAll(true, hosting, serving{
+			Services: []nodeports.Port{cluster("tcp", 30080), direct("udp", 30080, pod1), own(service, local("tcp", 80, pod1))},
+			Hosts:    []nodeports.HostPort{host("", "tcp", 8080, pod1)},
+		})
+		for _, port := range []string{":30080", ":8080", ":30090"} {
+			conn, err := w.dial(w.outside, client, "tcp", node+port)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = conn.Close() })
+		}
+		w.answers(w.outside, client, "udp", node+":30080", pod1+":8080 "+edge)
+		w.answers(w.node, "", "tcp", service+":80", pod1+":8080 "+management)
+	}
+	for _, another := range []bool{false, true} {
+		opened()
+		if another {
+			w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+		} else {
+			w.table.Replace(nil)
+		}
+		_, err := w.table.Sync(nodeports.Place{}, nodeports.Hosts{}, nil)
+		require.NoError(t, err)
+		require.Zero(t, w.connections(service))
+		others := 1
+		if another { // one of each round
+			others = 2
+		}
+		require.Equal(t, others, w.connections(node))
+	}
+}
+
 // Connections of others with the service address as source are forgotten, over all protocols. Those of the node
 // and those with another source stay.
 func TestForgetOthers(t *testing.T) {
@@ -1021,87 +1077,4 @@ func TestForgetOthers(t *testing.T) {
 	require.NoError(t, nodeports.ForgetOthers(w.node, netip.MustParseAddr(former)))
 	require.Equal(t, 2, w.connections(service))
 	require.Equal(t, 2, w.connections(pod1))
-}
-
-// BenchmarkChangedPort is the change of one of many ports: one of its endpoints is replaced, or it comes and goes.
-func BenchmarkChangedPort(b *testing.B) {
-	at := func(i int) netip.AddrPort {
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(i >> 8), byte(i)}), 8080)
-	}
-	for _, n := range []int{50, 5000} {
-		table := nodeports.New(nodeports.Config{Netns: namespace(b), Link: "coe0"})
-		var ports []nodeports.Port
-		for i := range n {
-			p := cluster("tcp", uint16(30000+i))
-			for e := range 10 {
-				p.Endpoints = append(p.Endpoints, at(i+e))
-			}
-			ports = append(ports, p)
-		}
-		table.Replace(ports)
-		_, err := table.Sync(place, nodeports.Hosts{}, nil)
-		require.NoError(b, err)
-		changed := ports[7]
-		for name, change := range map[string]func(i int){
-			"an endpoint is replaced":   func(i int) { changed.Endpoints[9] = at(100 + i%2) },
-			"an endpoint comes or goes": func(i int) { changed.Endpoints = changed.Endpoints[:9+i%2] },
-		} {
-			b.Run(fmt.Sprint(n, " ports, ", name), func(b *testing.B) {
-				for i := 0; b.Loop(); i++ {
-					change(i)
-					table.Put(changed)
-					_, err := table.Sync(place, nodeports.Hosts{}, nil)
-					require.NoError(b, err)
-				}
-			})
-		}
-	}
-}
-
-// BenchmarkRead is a table that is read because others have changed nftables, and one that is created.
-func BenchmarkRead(b *testing.B) {
-	ns := namespace(b)
-	for name, begin := range map[string]func(){
-		"read": func() {}, "create": func() {
-			_, _ = nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"}).Sync(nodeports.Place{}, nodeports.Hosts{}, nil)
-		},
-	} {
-		b.Run(name, func(b *testing.B) {
-			for b.Loop() {
-				begin()
-				table := nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"})
-				table.Put(cluster("tcp", 30000))
-				_, err := table.Sync(place, nodeports.Hosts{}, nil)
-				require.NoError(b, err)
-			}
-		})
-	}
-}
-
-// BenchmarkForget is a changed endpoint of a UDP port, on a node with many connections of others.
-func BenchmarkForget(b *testing.B) {
-	for _, n := range []int{0, 100_000} {
-		ns := namespace(b)
-		h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
-		require.NoError(b, err)
-		for i := range n {
-			client, server := net.IPv4(10, 1, byte(i>>16), byte(i>>8)).To4(), net.IPv4(10, 2, 0, byte(i)).To4()
-			flow := &netlink.ConntrackFlow{
-				FamilyType: unix.AF_INET, TimeOut: 3600,
-				Forward: netlink.IPTuple{SrcIP: client, DstIP: server, Protocol: unix.IPPROTO_UDP, SrcPort: 1000, DstPort: 53},
-				Reverse: netlink.IPTuple{SrcIP: server, DstIP: client, Protocol: unix.IPPROTO_UDP, SrcPort: 53, DstPort: 1000},
-			}
-			require.NoError(b, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow))
-		}
-		h.Close()
-		table, port := nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"}), cluster("udp", 30053)
-		b.Run(fmt.Sprint(n, " connections of others"), func(b *testing.B) {
-			for i := 0; b.Loop(); i++ {
-				port.Endpoints = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(i % 2)}), 8080)}
-				table.Put(port)
-				_, err := table.Sync(place, nodeports.Hosts{}, nil)
-				require.NoError(b, err)
-			}
-		})
-	}
 }

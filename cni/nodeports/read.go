@@ -56,12 +56,12 @@ func (t *table) read(c *nftables.Conn) (have content, err error) {
 	if whole, err := t.hasSets(c); !whole || err != nil {
 		return nil, err
 	}
-	if whole, err := t.readRules(c); !whole || err != nil {
+	have = content{}
+	if whole, err := t.readRules(c, have); !whole || err != nil {
 		return nil, err
 	}
-	have = content{}
 	for _, set := range t.family.sets() {
-		if set.Name == fresh {
+		if set.Name == fresh || set.Name == clients {
 			continue
 		}
 		list, err := c.GetSetElements(set)
@@ -94,32 +94,40 @@ func (t *table) hasSets(c *nftables.Conn) (bool, error) {
 	return slices.Equal(sorted(are, name), sorted(t.family.sets(), name)), nil
 }
 
-// readRules reads the texts of the rules, and compares them with the wanted ones. It reports false if a chain is of
+// readRules reads the texts of the rules, and compares them with the wanted ones. It adds the chains of ports with affinity to the
+// content. It reports false if a chain is of
 // another kind, or is one that elements of others may name: the rules alone cannot be replaced then.
-func (t *table) readRules(c *nftables.Conn) (whole bool, err error) {
-	have, err := c.ListChainsOfTableFamily(t.family.table)
+func (t *table) readRules(c *nftables.Conn, have content) (whole bool, err error) {
+	are, err := c.ListChainsOfTableFamily(t.family.table)
 	if err != nil {
 		return false, fmt.Errorf("list nftables chains: %w", err)
-	}
-	texts, err := t.family.ruleTexts(t.cfg.Netns)
-	if err != nil {
-		return false, err
 	}
 	want := map[string]chain{}
 	for _, one := range t.chains() {
 		want[one.Name] = one
 	}
 	t.texts, t.ruled = map[string][]string{}, true
-	for _, is := range have {
+	for _, is := range are {
 		if is.Table.Name != TableName {
+			continue
+		}
+		texts, err := t.family.ruleTexts(t.cfg.Netns, is.Name)
+		if err != nil {
+			return false, err
+		}
+		if e, of := t.family.readClientChain(is.Name, texts); of {
+			if is.Hooknum != nil {
+				return false, nil
+			}
+			have.add(t.family, e)
 			continue
 		}
 		one, stays := want[is.Name]
 		if stays && !sameChain(is, one) || !stays && is.Hooknum == nil {
 			return false, nil
 		}
-		t.texts[is.Name] = texts[is.Name]
-		t.ruled = t.ruled && stays && slices.Equal(texts[is.Name], one.texts())
+		t.texts[is.Name] = texts
+		t.ruled = t.ruled && stays && slices.Equal(texts, one.texts())
 	}
 	t.ruled = t.ruled && len(t.texts) == len(want)
 	return true, nil
@@ -158,26 +166,24 @@ func Generation(ns netns.NsHandle) (uint32, error) {
 	return 0, fmt.Errorf("read the generation of nftables: the kernel did not answer")
 }
 
-// ruleTexts returns the texts of the rules of the table, by chain. It reads all of them at once.
-func (f *family) ruleTexts(ns netns.NsHandle) (map[string][]string, error) {
+// ruleTexts returns the texts of the rules of a chain. The kernel walks all rules that were asked for again for each message of its
+// answer, so the rules of the whole table are not asked for at once.
+func (f *family) ruleTexts(ns netns.NsHandle, chain string) (texts []string, err error) {
 	rules, err := links.Dump(func() ([][]syscall.NetlinkRouteAttr, error) {
-		return query(ns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f.number, nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(TableName)))
+		return query(ns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f.number,
+			nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(TableName)), nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(chain)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nftables rules: %w", err)
 	}
-	texts := map[string][]string{}
 	for _, r := range rules {
-		chain, text := "", ""
+		text := ""
 		for _, a := range r {
-			switch a.Attr.Type {
-			case unix.NFTA_RULE_CHAIN:
-				chain = unix.ByteSliceToString(a.Value)
-			case unix.NFTA_RULE_USERDATA:
+			if a.Attr.Type == unix.NFTA_RULE_USERDATA {
 				text, _ = userdata.GetString(a.Value, userdata.TypeComment)
 			}
 		}
-		texts[chain] = append(texts[chain], text)
+		texts = append(texts, text)
 	}
 	return texts, nil
 }

@@ -25,8 +25,9 @@ type table struct {
 	invalidHosts error
 	external     map[netip.Addr]int
 	count        map[string]int
-	// edges is how many ports are edged, and freshUntil until when their endpoints are current; see Refresh.
-	edges      int
+	// led is how many ports lead others than the node's programs. dated is how many ports lead to endpoints on other nodes,
+	// and freshUntil until when these are current; see Refresh.
+	led, dated int
 	freshUntil time.Time
 	// hosts and nodes were given last. adopted is set if other host ports are wanted, which a table had.
 	hosts   []HostPort
@@ -38,9 +39,11 @@ type table struct {
 	known, exists, whole, ruled bool
 	former                      content
 	texts                       map[string][]string
-	// unforgotten are the ports of UDP that have changed since their connections were last forgotten; nil
-	// for all ports.
+	// unforgotten are the ports of UDP that have changed since their connections were last forgotten, true if they lead others
+	// than the node's programs; nil for all ports.
 	unforgotten map[portKey]bool
+	// left has the ports of a node that has left the pod network, until their connections are forgotten.
+	left map[portKey]bool
 	// found is set if there was a table or a port since New. Otherwise another program has opened the connections to
 	// these ports.
 	found   bool
@@ -70,14 +73,14 @@ func (t *table) differs() bool {
 // move sets where the node is. Other rules are wanted then, and the same sets.
 func (t *table) move(at Addresses, inside []netip.Prefix, hostPorts, balances bool) {
 	same := at.Edge == t.at.Edge && at.Network == t.at.Network && slices.Equal(at.ByGateways, t.at.ByGateways) &&
-		hostPorts == t.hostPorts && balances == t.balances && (at.Node == t.at.Node || !hostPorts && !balances)
+		hostPorts == t.hostPorts && balances == t.balances && at.Node == t.at.Node && at.Internal == t.at.Internal
 	t.at, t.inside, t.hostPorts, t.balances, t.ruled = at, inside, hostPorts, balances, t.ruled && same
 }
 
 // putService sets the elements of a port of a service, and the element of its external address.
 func (t *table) putService(at portKey, elements []element) {
 	g := group{services, at}
-	had, has := t.want[g] != nil, len(elements) > 0
+	had, has := leads(t.want[g]), leads(elements)
 	t.set(g, elements)
 	if had == has || at.address == t.family.every {
 		return
@@ -106,16 +109,24 @@ func (t *table) set(g group, elements []element) {
 	if had == nil {
 		t.count[g.set]++
 	}
-	t.edges += edgedIn(elements) - edgedIn(had)
+	t.led += number(leads(elements)) - number(leads(had))
+	t.dated += number(has(elements, edged, elsewhere)) - number(has(had, edged, elsewhere))
 	if t.want[g] = elements; len(elements) == 0 {
 		delete(t.want, g)
 		t.count[g.set]--
 	}
 }
 
-// edgedIn returns 1 if the elements have one of the set edged.
-func edgedIn(elements []element) int {
-	if slices.ContainsFunc(elements, func(e element) bool { return e.set == edged }) {
+// has reports whether some elements have one of some sets.
+func has(elements []element, sets ...string) bool {
+	return slices.ContainsFunc(elements, func(e element) bool { return slices.Contains(sets, e.set) })
+}
+
+// leads reports whether a port of a service with these elements leads clients other than the node's programs.
+func leads(elements []element) bool { return has(elements, services) }
+
+func number(is bool) int {
+	if is {
 		return 1
 	}
 	return 0
@@ -199,7 +210,7 @@ func (t *table) changes() (all [][]change) {
 	return all
 }
 
-// maxChanges is how many elements one transaction changes at most: its messages must fit into the
+// maxChanges is how much the changes of one transaction weigh at most: its messages must fit into the
 // buffer of a socket, and the elements of a set into an attribute of 64 KiB.
 const maxChanges = 500
 
@@ -246,6 +257,7 @@ func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
 
 // putElements adds the changes of the table in a batch to a transaction.
 func (t *table) putElements(c *nftables.Conn, batch []change) (err error) {
+	t.putClientChains(c, batch)
 	for _, set := range t.family.sets() {
 		var remove, add []nftables.SetElement
 		for _, e := range batch {
@@ -266,6 +278,7 @@ func (t *table) putElements(c *nftables.Conn, batch []change) (err error) {
 			err = errors.Join(err, c.SetAddElements(set, add))
 		}
 	}
+	t.removeClientChains(c, batch)
 	return err
 }
 

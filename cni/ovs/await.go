@@ -3,6 +3,8 @@ package ovs
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -23,6 +25,23 @@ func (s *Switch) Check(ctx context.Context, name string) error {
 		return err
 	}
 	return s.readiness(one, name)
+}
+
+// InstalledAt returns when OVN installed the flows of a port, by the clock of this machine; zero if OVN does not say it.
+func (s *Switch) InstalledAt(ctx context.Context, name string) (time.Time, error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return time.Time{}, err
+	}
+	row, err := one.usable(name)
+	if err != nil {
+		return time.Time{}, err
+	}
+	ms, err := strconv.ParseInt(row.ExternalIDs[keyInstalledAt], 10, 64)
+	if err != nil {
+		return time.Time{}, nil
+	}
+	return time.UnixMilli(ms), nil
 }
 
 // usable returns the row of a port. It fails if there is none, or if the switch cannot use its link.

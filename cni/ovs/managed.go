@@ -131,6 +131,15 @@ func (s *Switch) Managed() error {
 	return s.programmed(one)
 }
 
+// AwaitManaged waits until OpenDaylight programs the switch. With OVN it returns at once. If ctx ends first, the error says
+// what is missing.
+func (s *Switch) AwaitManaged(ctx context.Context) error {
+	if s.cfg.Controller == OVN {
+		return nil
+	}
+	return s.await(ctx, root, func(*session) error { return s.Managed() })
+}
+
 func named(rows []*vswitch.Manager) string {
 	all := make([]string, len(rows))
 	for i, row := range rows {

@@ -112,6 +112,8 @@ const (
 	keyNetwork   = "coe-network"
 	keyHostPorts = "coe-host-ports" // only of ports that have some
 	keyInstalled = "ovn-installed"  // set by OVN
+	// keyInstalledAt is when ovn-controller set it, in milliseconds since 1970.
+	keyInstalledAt = "ovn-installed-ts"
 )
 
 func (p Port) externalIDs() map[string]string {

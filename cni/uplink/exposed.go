@@ -24,11 +24,12 @@ type exposedChanges struct {
 }
 
 // read adds the change of an event.
-func (c *exposedChanges) read(content json.RawMessage) error {
+func (c *exposedChanges) read(name string, content json.RawMessage) error {
 	one := &exposedChange{}
 	if err := json.Unmarshal(content, one); err != nil {
-		return fmt.Errorf("read %s, %s or %s: %w", exposedEvent, addressEvent, ipv6Event, err)
+		return fmt.Errorf("read %s: %w", name, err)
 	}
+	one.Own = name == ownEvent
 	c.changes = append(c.changes, one)
 	return nil
 }
@@ -36,7 +37,7 @@ func (c *exposedChanges) read(content json.RawMessage) error {
 func newExposed(ports ...*ExposedPort) exposed {
 	e := exposed{ports: make(map[string]*ExposedPort, len(ports)), untaken: map[string]*ExposedPort{}, all: true}
 	for _, p := range ports {
-		e.ports[p.key()] = p
+		e.ports[p.Key()] = p
 	}
 	return e
 }
@@ -47,7 +48,7 @@ func (e *exposed) apply(c exposedChanges) {
 		*e = newExposed()
 	}
 	for _, one := range c.changes {
-		key := one.key()
+		key := one.Key()
 		if e.untaken[key] = &one.ExposedPort; one.Operation == "put" {
 			e.ports[key] = &one.ExposedPort
 		} else {
@@ -56,14 +57,17 @@ func (e *exposed) apply(c exposedChanges) {
 	}
 }
 
-// sortedPorts returns in order the ports of the node, the ports of external addresses, and IPv6 ports of both kinds.
-func sortedPorts(ports []*ExposedPort) (node, external, ipv6 []*ExposedPort) {
+// sortedPorts returns in order the ports of the node, the ports of external addresses, IPv6 ports of both kinds, and the
+// ports for the node's own programs.
+func sortedPorts(ports []*ExposedPort) (node, external, ipv6, own []*ExposedPort) {
 	byKey := make(map[string]*ExposedPort, len(ports))
 	for _, p := range ports {
-		byKey[p.key()] = p
+		byKey[p.Key()] = p
 	}
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		switch p := byKey[key]; {
+		case p.Own:
+			own = append(own, p)
 		case p.External.Is6():
 			ipv6 = append(ipv6, p)
 		case p.External.IsValid():
@@ -72,7 +76,7 @@ func sortedPorts(ports []*ExposedPort) (node, external, ipv6 []*ExposedPort) {
 			node = append(node, p)
 		}
 	}
-	return node, external, ipv6
+	return node, external, ipv6, own
 }
 
 // ExposedChanges are changed ports on which the node answers for services. They must not be changed.
@@ -116,7 +120,7 @@ func (u *Uplink) HasExternal(a netip.Addr) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for _, p := range u.exposed.ports {
-		if p.External == a && !a.IsUnspecified() {
+		if p.External == a && !p.Own && !a.IsUnspecified() {
 			return true
 		}
 	}

@@ -119,6 +119,11 @@ func (r *PortRange) UnmarshalText(text []byte) error {
 // ExposedPort is a port on which the node answers for a service, as the bridge reports it. It must
 // not be changed.
 type ExposedPort struct {
+	// Own: the node leads only its own programs. External is the cluster address, and Local is set: Endpoints are those on
+	// the node. Or it is a node port, which programs ask at a node, and Endpoints are on all nodes.
+	Own bool `json:"own,omitempty"`
+	// Every: Endpoints are all that serve the node port.
+	Every bool `json:"every,omitempty"`
 	// External is an external address of the service; zero for all IPv4 addresses of the node, :: for all IPv6
 	// addresses.
 	External    netip.Addr `json:"external-address,omitzero"`
@@ -129,12 +134,12 @@ type ExposedPort struct {
 	// Restricted: only clients in Sources reach an external address.
 	Restricted bool           `json:"restricted,omitempty"`
 	Sources    []netip.Prefix `json:"source-range,omitempty"`
-	// Local: clients reach only Endpoints, which are those on the node. Otherwise they are those on all nodes. Sticky:
-	// clients keep their endpoint.
+	// Local: clients reach only Endpoints, which are those on the node. Otherwise they are those on all nodes.
 	Local bool `json:"local,omitempty"`
 	// Refuses: the port is local, and no node has an endpoint.
-	Refuses   bool       `json:"refuses,omitempty"`
-	Sticky    bool       `json:"sticky,omitempty"`
+	Refuses bool `json:"refuses,omitempty"`
+	// Affinity is how many seconds a client keeps its endpoint after a connection; 0: no affinity.
+	Affinity  uint32     `json:"affinity,omitempty"`
 	Endpoints []Endpoint `json:"endpoint,omitempty"`
 }
 
@@ -151,12 +156,17 @@ type HealthCheck struct {
 type Endpoint struct {
 	IP   netip.Addr `json:"ip"`
 	Port uint16     `json:"port"`
+	Node netip.Addr `json:"node,omitzero"` // on which it is; only known of endpoints of node ports that are Own
 }
 
-func (p *ExposedPort) key() string {
+// Key identifies the port.
+func (p *ExposedPort) Key() string {
 	key := p.Protocol + "/" + strconv.Itoa(int(p.Port))
 	if p.External.IsValid() {
 		key += "/" + p.External.String()
+	}
+	if p.Own {
+		key = "own/" + key
 	}
 	return key
 }
@@ -182,6 +192,7 @@ const (
 	exposedEvent  = "coe-agent:exposed-port-changed"
 	addressEvent  = "coe-agent:exposed-address-changed"
 	ipv6Event     = "coe-agent:exposed-ipv6-changed"
+	ownEvent      = "coe-agent:own-port-changed"
 	healthEvent   = "coe-agent:health-check-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
 	egressEvent   = "coe-agent:egress-changed"
@@ -204,7 +215,8 @@ type nodeChange struct {
 	Place
 }
 
-// exposedChange is the content of exposed-port-changed, exposed-address-changed and exposed-ipv6-changed.
+// exposedChange is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed and
+// own-port-changed.
 type exposedChange struct {
 	Operation string `json:"operation"`
 	ExposedPort

@@ -45,7 +45,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 13
+const stateFormat = 15
 
 // kept is the state on disk.
 type kept struct {
@@ -58,10 +58,12 @@ type kept struct {
 	Interfaces []*Record `json:"interfaces"`
 
 	// Exposed are ports of the node, and External ports of external addresses: agents of earlier versions
-	// would take the latter for ports of the node. IPv6 are both kinds for IPv6, which they do not know.
+	// would take the latter for ports of the node. IPv6 are both kinds for IPv6, and Own ports for the node's own programs,
+	// which they do not know.
 	Exposed  []*ExposedPort `json:"exposed-ports,omitempty"`
 	External []*ExposedPort `json:"exposed-addresses,omitempty"`
 	IPv6     []*ExposedPort `json:"exposed-ipv6,omitempty"`
+	Own      []*ExposedPort `json:"own-ports,omitempty"`
 	Checks   []*HealthCheck `json:"health-checks,omitempty"`
 	Nodes    []netip.Addr   `json:"nodes,omitempty"`
 	Egress   *Egress        `json:"egress,omitempty"`
@@ -94,7 +96,7 @@ func (u *Uplink) load() {
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	u.exposed = newExposed(slices.Concat(k.Exposed, k.External, k.IPv6)...)
+	u.exposed = newExposed(slices.Concat(k.Exposed, k.External, k.IPv6, k.Own)...)
 	for _, c := range k.Checks {
 		u.state.checks[c.Port] = c
 	}
@@ -113,7 +115,7 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.Exposed, nil) || slices.Contains(k.External, nil) || slices.Contains(k.IPv6, nil) || slices.Contains(k.Checks, nil) {
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(slices.Concat(k.Exposed, k.External, k.IPv6, k.Own), nil) || slices.Contains(k.Checks, nil) {
 		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
@@ -175,9 +177,10 @@ func (s *state) apply(e event, ports *exposedChanges) error {
 		*ports = exposedChanges{snapshot: true}
 		s.place, s.network, s.nodes, s.egress = nil, "", nil, nil
 	}
+	if name := e.exposed(); name != "" {
+		return ports.read(name, e[name])
+	}
 	switch {
-	case e.exposed() != nil:
-		return ports.read(e.exposed())
 	case e[healthEvent] != nil:
 		return s.applyHealth(e[healthEvent])
 	case e[nodesEvent] != nil:
@@ -237,17 +240,17 @@ func (s *state) applyNetwork(content json.RawMessage) error {
 
 // ofServices reports whether an event is only about ports of services.
 func (e event) ofServices() bool {
-	return e.exposed() != nil || e[healthEvent] != nil || e[nodesEvent] != nil
+	return e.exposed() != "" || e[healthEvent] != nil || e[nodesEvent] != nil
 }
 
-// exposed returns the content of an event about a port of a service; nil for another event.
-func (e event) exposed() json.RawMessage {
-	for _, name := range []string{exposedEvent, addressEvent, ipv6Event} {
+// exposed returns the name of the notification of an event about a port of a service; empty for another event.
+func (e event) exposed() string {
+	for _, name := range []string{exposedEvent, addressEvent, ipv6Event, ownEvent} {
 		if e[name] != nil {
-			return e[name]
+			return name
 		}
 	}
-	return nil
+	return ""
 }
 
 func (s *state) applyHealth(content json.RawMessage) error {
@@ -317,12 +320,12 @@ func (u *Uplink) save() error {
 	ports := slices.Collect(maps.Values(u.exposed.ports))
 	u.unsaved = false
 	u.mu.Unlock()
-	exposed, external, ipv6 := sortedPorts(ports)
+	exposed, external, ipv6, own := sortedPorts(ports)
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
 	text, err := json.Marshal(kept{
 		Format: stateFormat,
 		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
-		Exposed: exposed, External: external, IPv6: ipv6, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
+		Exposed: exposed, External: external, IPv6: ipv6, Own: own, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
 	})
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)

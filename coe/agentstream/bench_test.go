@@ -3,6 +3,8 @@ package agentstream
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -10,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 const benchNodes = 50
@@ -94,4 +98,47 @@ func BenchmarkApply(b *testing.B) {
 	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(b.N), "kept-B/op")
 	runtime.KeepAlive(batches)
 	runtime.KeepAlive(h)
+}
+
+// BenchmarkSharedPorts is a changed endpoint of one of many local ports whose endpoints every node has, what the Hub keeps for each
+// port and node, and how large the port is for an agent.
+func BenchmarkSharedPorts(b *testing.B) {
+	const endpoints = 10
+	for _, n := range []int{50, 5000} {
+		port := func(i, version int) coe.ExposedPort {
+			p := coe.ExposedPort{
+				Protocol: "tcp", Port: uint16(20000 + i), Namespace: "shop", To: netip.MustParseAddrPort("10.96.0.10:80"),
+				Local: true, Shared: true, Every: true, Endpoints: map[netip.Addr][]netip.AddrPort{},
+			}
+			for e := range endpoints {
+				at := netip.AddrFrom4([4]byte{10, 42, byte(e), byte(version)})
+				p.Endpoints[netip.MustParseAddr(nodeName((i+e)%benchNodes))] = []netip.AddrPort{netip.AddrPortFrom(at, 8080)}
+			}
+			return p
+		}
+		all := map[string][]byte{networksRecord: []byte(networks), CompleteRecord: []byte("x")}
+		for i := range benchNodes {
+			maps.Copy(all, nodeRecord(nodeName(i), i+1))
+		}
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		h, size := newHub(), 0
+		for i := range n {
+			maps.Copy(all, exposedPorts(port(i, 0)))
+		}
+		h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+		size = len(all["exposed/tcp/20000"])
+		clear(all)
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		b.Run(fmt.Sprint(n, " ports"), func(b *testing.B) {
+			for i := 0; b.Loop(); i++ {
+				h.Apply(Batch{Revision: int64(i + 2), Put: exposedPorts(port(7, 1+i%2))})
+			}
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n*benchNodes), "B/port-and-node")
+			b.ReportMetric(float64(size), "B/record")
+		})
+		runtime.KeepAlive(h)
+	}
 }

@@ -21,19 +21,21 @@ import (
 const ExposedRecords = "exposed"
 
 // The notifications about ports of services on nodes. An agent that does not know external addresses would
-// take their ports for ports of the node, so these have a notification of their own; so have IPv6 addresses, and health
-// checks.
+// take their ports for ports of the node, so these have a notification of their own; so have IPv6 addresses, ports to which
+// nodes lead only their own programs, and health checks.
 const (
 	exposedEvent = "coe-agent:exposed-port-changed"
 	addressEvent = "coe-agent:exposed-address-changed"
 	ipv6Event    = "coe-agent:exposed-ipv6-changed"
+	ownEvent     = "coe-agent:own-port-changed"
 	healthEvent  = "coe-agent:health-check-changed"
 	nodesEvent   = "coe-agent:nodes-changed"
 )
 
 // The keys on the streams of nodes. Keys of interfaces begin with a UID.
 const (
-	exposedKey = "exposed-port/" // the name of the port follows
+	exposedKey = "exposed-port/" // the name of the port follows, with ownPrefix if nodes lead only their own programs
+	ownPrefix  = "own/"
 	nodesKey   = "nodes"
 )
 
@@ -57,6 +59,8 @@ type exposedPort struct {
 	local      bool
 	everywhere []byte            // for all other nodes
 	byNode     map[string][]byte // for nodes with endpoints of their own
+	// shared is the port with the endpoints of all nodes, for programs of nodes; nil for none. It has a name of its own.
+	shared *exposedPort
 }
 
 // record applies one record, nil for none. It returns false for a record of another kind. A port
@@ -74,14 +78,24 @@ func (e *exposed) record(name string, value []byte, log *slog.Logger) bool {
 			return true
 		}
 	}
-	if _, noted := e.former[port]; !noted {
-		e.former[port] = e.ports[port]
-	}
-	e.locals += now.locals() - e.ports[port].locals()
-	if e.ports[port] = now; now == nil {
-		delete(e.ports, port)
-	}
+	e.put(ownPrefix+port, now.toShare())
+	e.put(port, now)
 	return true
+}
+
+// put sets a port; nil deletes it.
+func (e *exposed) put(name string, now *exposedPort) {
+	was := e.ports[name]
+	if was == nil && now == nil {
+		return
+	}
+	if _, noted := e.former[name]; !noted {
+		e.former[name] = was
+	}
+	e.locals += now.locals() - was.locals()
+	if e.ports[name] = now; now == nil {
+		delete(e.ports, name)
+	}
 }
 
 func (p *exposedPort) locals() int {
@@ -91,7 +105,15 @@ func (p *exposedPort) locals() int {
 	return 0
 }
 
-// exposedContent is the content of exposed-port-changed, exposed-address-changed and exposed-ipv6-changed.
+func (p *exposedPort) toShare() *exposedPort {
+	if p == nil {
+		return nil
+	}
+	return p.shared
+}
+
+// exposedContent is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed and
+// own-port-changed.
 type exposedContent struct {
 	Operation   string            `json:"operation"`
 	External    netip.Addr        `json:"external-address,omitzero"`
@@ -103,13 +125,15 @@ type exposedContent struct {
 	Sources     []netip.Prefix    `json:"source-range,omitempty"`
 	Local       bool              `json:"local,omitempty"`
 	Refuses     bool              `json:"refuses,omitempty"`
-	Sticky      bool              `json:"sticky,omitempty"`
+	Affinity    uint32            `json:"affinity,omitempty"` // seconds
+	Every       bool              `json:"every,omitempty"`
 	Endpoints   []exposedEndpoint `json:"endpoint,omitempty"`
 }
 
 type exposedEndpoint struct {
 	IP   netip.Addr `json:"ip"`
 	Port uint16     `json:"port"`
+	Node netip.Addr `json:"node,omitzero"` // only if shared
 }
 
 func newExposedPort(name string, value []byte) (*exposedPort, error) {
@@ -127,23 +151,43 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	}
 	content := exposedContent{
 		Operation: "put", External: record.Address, Protocol: record.Protocol, Port: record.Port, Address: record.To.Addr(), ServicePort: record.To.Port(),
-		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Refuses: record.Refuses, Sticky: record.Sticky,
+		Restricted: record.Restricted, Sources: record.Sources, Local: record.Local, Refuses: record.Refuses, Affinity: record.Affinity,
 	}
 	content.Endpoints = endpointsOf(record.Direct)
-	p := &exposedPort{local: record.Local, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
+	p := &exposedPort{local: record.Local && !record.Own, everywhere: encodeExposed(content), byNode: map[string][]byte{}}
 	for node, endpoints := range record.Endpoints {
 		here := content
 		here.Endpoints = endpointsOf(endpoints)
 		p.byNode[node.String()] = encodeExposed(here)
+	}
+	if record.Shared {
+		p.shared = newShared(&record, content)
 	}
 	return p, nil
 }
 
 func endpointsOf(list []netip.AddrPort) (all []exposedEndpoint) {
 	for _, at := range list {
-		all = append(all, exposedEndpoint{at.Addr(), at.Port()})
+		all = append(all, exposedEndpoint{IP: at.Addr(), Port: at.Port()})
 	}
 	return all
+}
+
+// newShared returns the port for programs of nodes, with the endpoints of the nodes whose address has the family of the
+// port; nil if there are none. The content is the same for all nodes.
+func newShared(record *coe.ExposedPort, content exposedContent) *exposedPort {
+	content.Local, content.Refuses, content.Every, content.Endpoints = false, false, record.Every, nil
+	for _, node := range slices.SortedFunc(maps.Keys(record.Endpoints), netip.Addr.Compare) {
+		for _, at := range record.Endpoints[node] {
+			if node.Is4() == at.Addr().Is4() {
+				content.Endpoints = append(content.Endpoints, exposedEndpoint{at.Addr(), at.Port(), node})
+			}
+		}
+	}
+	if content.Endpoints == nil {
+		return nil
+	}
+	return &exposedPort{everywhere: encodeExposed(content)}
 }
 
 // healthContent is the content of health-check-changed.
@@ -264,6 +308,8 @@ func sortedKeys[T any](a, b map[string]T) []string {
 // eventOf returns the notification about the port of a name.
 func eventOf(name string) string {
 	switch {
+	case strings.HasPrefix(name, ownPrefix):
+		return ownEvent
 	case strings.HasPrefix(name, "health/"):
 		return healthEvent
 	case strings.Contains(name, ":"):
@@ -276,7 +322,7 @@ func eventOf(name string) string {
 
 // encodeExposedDeleted returns the notification that a port was deleted.
 func encodeExposedDeleted(name string) []byte {
-	protocol, number, _ := strings.Cut(name, "/")
+	protocol, number, _ := strings.Cut(strings.TrimPrefix(name, ownPrefix), "/")
 	number, address, external := strings.Cut(number, "/")
 	switch {
 	case protocol == "health":

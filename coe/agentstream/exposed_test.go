@@ -70,11 +70,17 @@ func TestExposedPorts(t *testing.T) {
 	endpoint := func(node, at string) map[netip.Addr][]netip.AddrPort {
 		return map[netip.Addr][]netip.AddrPort{netip.MustParseAddr(node): {netip.MustParseAddrPort(at)}}
 	}
+	near := direct
+	near.Endpoints = endpoint(node2, "10.42.1.2:8080")
+	h.Apply(Batch{Revision: 4, Put: exposedPorts(near)})
+	require.Empty(t, one(), "it has all endpoints")
+	require.Equal(t, []string{"coe-agent:exposed-port-changed" + shown[:len(shown)-1] + `,"endpoint":[{"ip":"10.42.1.2","port":8080}]}`}, two())
+
 	local := web
-	local.Local, local.Sticky, local.Endpoints = true, true, endpoint(node1, "10.42.0.2:8080")
-	h.Apply(Batch{Revision: 4, Put: exposedPorts(local)})
+	local.Local, local.Affinity, local.Endpoints = true, 120, endpoint(node1, "10.42.0.2:8080")
+	h.Apply(Batch{Revision: 5, Put: exposedPorts(local)})
 	both := `{"node":["192.168.33.11","192.168.33.12"]}`
-	here := `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,"local":true,"sticky":true,` +
+	here := `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,"local":true,"affinity":120,` +
 		`"endpoint":[{"ip":"10.42.0.2","port":8080}]}`
 	require.Equal(t, []string{"coe-agent:nodes-changed" + both, "coe-agent:exposed-port-changed" + here}, one())
 	judge(t, "nodes-changed", []byte(both))
@@ -84,14 +90,14 @@ func TestExposedPorts(t *testing.T) {
 	require.NotContains(t, got[1], "endpoint")
 
 	local.Endpoints = endpoint(node1, "10.42.0.9:8080")
-	h.Apply(Batch{Revision: 5, Put: exposedPorts(local)})
+	h.Apply(Batch{Revision: 6, Put: exposedPorts(local)})
 	require.Contains(t, one()[0], "10.42.0.9")
 	require.Empty(t, two(), "its endpoints have not changed")
 
-	h.Apply(Batch{Revision: 6, Put: map[string][]byte{"exposed/tcp/30080": []byte("{"), "exposed/udp/1": []byte(`{"protocol":"tcp","port":1}`)}})
+	h.Apply(Batch{Revision: 7, Put: map[string][]byte{"exposed/tcp/30080": []byte("{"), "exposed/udp/1": []byte(`{"protocol":"tcp","port":1}`)}})
 	require.Empty(t, one(), "an unreadable record changes nothing")
 
-	h.Apply(Batch{Revision: 7, Delete: []string{nodeRecords + node2}})
+	h.Apply(Batch{Revision: 8, Delete: []string{nodeRecords + node2}})
 	require.Equal(t, []string{`coe-agent:nodes-changed{"node":["192.168.33.11"]}`}, one())
 	gone := `{"operation":"deleted","protocol":"tcp","port":30080}`
 	require.Equal(t, []string{
@@ -99,7 +105,7 @@ func TestExposedPorts(t *testing.T) {
 	}, two())
 	require.Equal(t, []string{node1}, h.Keys(), "nothing is kept for a node without a place")
 
-	h.Apply(Batch{Revision: 8, Delete: []string{"exposed/tcp/30080"}})
+	h.Apply(Batch{Revision: 9, Delete: []string{"exposed/tcp/30080"}})
 	require.Equal(t, []string{`coe-agent:nodes-changed{"node":[]}`, "coe-agent:exposed-port-changed" + gone}, one())
 	judge(t, "exposed-port-changed", []byte(gone))
 }
@@ -140,6 +146,79 @@ func TestExposedAddresses(t *testing.T) {
 	gone = `{"operation":"deleted","external-address":"::","protocol":"tcp","port":30080}`
 	require.Equal(t, []string{"coe-agent:exposed-ipv6-changed" + gone}, one())
 	judge(t, "exposed-ipv6-changed", []byte(gone))
+}
+
+// TestOwnPorts: ports for programs of nodes have a notification of their own. That of a cluster address has the endpoints on
+// the node, and that of a node port has those on all nodes of its family.
+func TestOwnPorts(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	first, second := netip.MustParseAddr(node1), netip.MustParseAddr(node2)
+	to := netip.MustParseAddrPort
+	cluster := coe.ExposedPort{
+		Address: netip.MustParseAddr("10.96.0.10"), Own: true, Protocol: "tcp", Port: 80, Namespace: "shop", To: to("10.96.0.10:80"), Local: true,
+		Endpoints: map[netip.Addr][]netip.AddrPort{first: {to("10.42.0.2:8080")}},
+	}
+	all := nodeRecord(node1, 1)
+	maps.Copy(all, nodeRecord(node2, 2))
+	maps.Copy(all, exposedPorts(cluster))
+	all[networksRecord], all[CompleteRecord] = []byte(networks), []byte("x")
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	shown := `{"operation":"put","external-address":"10.96.0.10","protocol":"tcp","port":80,"cluster-address":"10.96.0.10","service-port":80,"local":true}`
+	got := two()
+	require.Len(t, got, 4, "the addresses of nodes are not needed")
+	require.Equal(t, "coe-agent:own-port-changed"+shown, got[2])
+	judge(t, "own-port-changed", []byte(shown))
+	require.Contains(t, one()[2], `"endpoint":[{"ip":"10.42.0.2","port":8080}]`)
+	cluster.Endpoints, cluster.Refuses = nil, true
+	h.Apply(Batch{Revision: 2, Put: exposedPorts(cluster)})
+	shown = shown[:len(shown)-1] + `,"refuses":true}`
+	require.Equal(t, []string{"coe-agent:own-port-changed" + shown}, two())
+	judge(t, "own-port-changed", []byte(shown))
+	one()
+	h.Apply(Batch{Revision: 3, Delete: []string{"exposed/" + cluster.Name()}})
+	gone := `{"operation":"deleted","external-address":"10.96.0.10","protocol":"tcp","port":80}`
+	require.Equal(t, []string{"coe-agent:own-port-changed" + gone}, two())
+	judge(t, "own-port-changed", []byte(gone))
+	one()
+
+	local := coe.ExposedPort{
+		Protocol: "tcp", Port: 30080, Namespace: "shop", To: to("10.96.0.10:80"), Local: true, Affinity: 120, Shared: true, Every: true,
+		Endpoints: map[netip.Addr][]netip.AddrPort{first: {to("10.42.0.2:8080")}, second: {to("10.42.1.2:8080"), to("10.42.1.3:8080")}},
+	}
+	h.Apply(Batch{Revision: 4, Put: exposedPorts(local)})
+	shown = `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,"affinity":120,"every":true,"endpoint":[` +
+		`{"ip":"10.42.0.2","port":8080,"node":"192.168.33.11"},{"ip":"10.42.1.2","port":8080,"node":"192.168.33.12"},{"ip":"10.42.1.3","port":8080,"node":"192.168.33.12"}]}`
+	require.Contains(t, one(), "coe-agent:own-port-changed"+shown)
+	require.Contains(t, two(), "coe-agent:own-port-changed"+shown)
+	judge(t, "own-port-changed", []byte(shown))
+
+	local.Endpoints[first] = nil
+	h.Apply(Batch{Revision: 5, Put: exposedPorts(local)})
+	got = two()
+	require.Len(t, got, 1, "its own endpoints have not changed")
+	require.NotContains(t, got[0], "10.42.0.2")
+	one()
+
+	six := local
+	six.Address, six.To = netip.IPv6Unspecified(), to("[fd97::10]:80")
+	six.Endpoints = map[netip.Addr][]netip.AddrPort{first: {to("[fd42::2]:8080")}}
+	h.Apply(Batch{Revision: 6, Put: exposedPorts(six)})
+	got = one()
+	require.Len(t, got, 1, "programs ask a node at its first address")
+	require.Contains(t, got[0], "exposed-ipv6-changed")
+	two()
+
+	local.Shared = false
+	h.Apply(Batch{Revision: 7, Put: exposedPorts(local)})
+	gone = `{"operation":"deleted","protocol":"tcp","port":30080}`
+	require.Equal(t, []string{"coe-agent:own-port-changed" + gone}, two())
+	one()
+	local.Shared = true
+	h.Apply(Batch{Revision: 8, Put: exposedPorts(local)})
+	require.Len(t, two(), 1)
+	h.Apply(Batch{Revision: 9, Delete: []string{"exposed/tcp/30080"}})
+	require.ElementsMatch(t, []string{"coe-agent:own-port-changed" + gone, "coe-agent:exposed-port-changed" + gone}, two()[:2])
 }
 
 // TestHealthChecks: a node gets the number of its own endpoints.

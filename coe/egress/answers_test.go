@@ -75,27 +75,42 @@ func TestAnswers(t *testing.T) {
 	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key, false))
 }
 
-// hangs listens on a port, any if it is 0, and accepts no connection. It returns the port.
-func hangs(t *testing.T, port uint16) uint16 {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// neighbours returns sockets that have a port and the next one, and that do not listen: the kernel refuses connections.
+func neighbours(t *testing.T) (uint16, [2]int) {
+	for range 100 {
+		first, err := bound(t, 0)
+		require.NoError(t, err)
+		at, err := unix.Getsockname(first)
+		require.NoError(t, err)
+		port := at.(*unix.SockaddrInet4).Port
+		if second, err := bound(t, port+1); err == nil { // else another program has it, or there is none
+			return uint16(port), [2]int{first, second}
+		}
+	}
+	require.Fail(t, "no two consecutive ports are free")
+	return 0, [2]int{}
+}
+
+// bound returns a socket with a port, any if it is 0.
+func bound(t *testing.T, port int) (fd int, err error) {
+	fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = unix.Close(fd) })
-	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: loopback.As4(), Port: int(port)}))
-	require.NoError(t, unix.Listen(fd, 0))
-	at, err := unix.Getsockname(fd)
-	require.NoError(t, err)
-	return uint16(at.(*unix.SockaddrInet4).Port)
+	return fd, unix.Bind(fd, &unix.SockaddrInet4{Addr: loopback.As4(), Port: port})
 }
 
 // The kernel drops connections to an agent that hangs, once its queue is full. The next port shows that the node lives.
 func TestAgentHangs(t *testing.T) {
-	port, key := hangs(t, 0), []byte("key")
+	port, sockets := neighbours(t)
+	key := []byte("key")
+	hang := func(socket int) { require.NoError(t, unix.Listen(socket, 0)) } // it accepts no connection
+	hang(sockets[0])
 	for range 3 {
 		_ = egress.Ask(t.Context(), loopback, port, key, false)
 	}
 	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key, false), "nobody else speaks for a node that did not hang")
 	require.Equal(t, egress.Answer{Heard: true, Hangs: true}, egress.Ask(t.Context(), loopback, port, key, true))
-	hangs(t, port+1)
+	hang(sockets[1])
 	for range 3 {
 		_ = egress.Ask(t.Context(), loopback, port, key, true)
 	}

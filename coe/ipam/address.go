@@ -18,8 +18,8 @@ type chosen struct {
 	formers   []*former
 }
 
-func (c *chosen) add(addr netip.Addr, b dhcppool.Block) {
-	c.addresses = append(c.addresses, coe.LeasedAddress{Address: addr, Network: b.Prefix, Gateway: b.Gateway})
+func (c *chosen) add(e *elan, addr netip.Addr, b dhcppool.Block) {
+	c.addresses = append(c.addresses, coe.LeasedAddress{Address: addr, Network: e.network(b), Gateway: b.Gateway})
 	c.newBlocks = append(c.newBlocks, b)
 }
 
@@ -60,11 +60,11 @@ func (c *claim) addPoolAddresses(network string) *coe.Refusal {
 			c.formers = append(c.formers, f)
 			continue
 		}
-		addr, block, err := c.alloc.Allocate(c.elan.ELAN, network, v6, owner)
+		addr, block, err := c.alloc.Allocate(c.newHolder(c.elan, network), network, v6, owner, c.elan.ELAN, c.elan.nodeHolder())
 		if err != nil {
 			return c.elan.exhausted(network, err)
 		}
-		c.add(addr, block)
+		c.add(c.elan, addr, block)
 	}
 	return nil
 }
@@ -89,13 +89,13 @@ func (c *claim) undo() {
 // giveBack holds an address for its record again.
 func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.LeasedAddress) {
 	e := r.elanOf(r.namespace(namespace), node)
+	held := r.behind(record, e, x)
 	b, found := r.alloc.Through(e.Domain, x.Address)
-	if found && b.ELAN == e.ELAN && b.Prefix == x.Network && r.alloc.Owner(e.Domain, x.Address) == record {
+	if found && b.ELAN.Name == held.ELAN && b.Prefix == held.Prefix && r.alloc.Owner(e.Domain, x.Address) == record {
 		return
 	}
 	r.alloc.Release(e.Domain, x.Address)
-	err := r.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network})
-	if err != nil {
+	if err := r.alloc.RestoreAddress(held); err != nil {
 		panic(fmt.Sprintf("ipam: give %s back to %s: %v", x.Address, record, err))
 	}
 }
@@ -123,7 +123,7 @@ func (c *claim) addRequested(network string, addr netip.Addr) *coe.Refusal {
 		c.alloc.Pass(c.space.domain, addr, leaseRecord(c.key))
 		c.formers = append(c.formers, f)
 	}
-	request := dhcppool.Claim{ELAN: c.elan.ELAN, Network: network, Address: addr, Owner: leaseRecord(c.key)}
+	request := dhcppool.Claim{ELAN: c.elan.ELAN, Holder: c.blockHolder(c.elan, network, addr), Network: network, Address: addr, Owner: leaseRecord(c.key)}
 	if n := c.space.view.Nodes[c.pod.HostIP]; n != nil {
 		request.NodeNet = n.PodCIDR(addr)
 	}
@@ -131,7 +131,7 @@ func (c *claim) addRequested(network string, addr netip.Addr) *coe.Refusal {
 	if err != nil {
 		return c.refuseAddress(err)
 	}
-	c.add(addr, block)
+	c.add(c.elan, addr, block)
 	return nil
 }
 

@@ -63,6 +63,9 @@ func reaches(l *coe.Lease, p *coe.Pod, i coe.PodInterface) bool {
 func (c *claim) settle() *coe.Refusal {
 	if l := c.contested[c.key]; l != nil && reaches(l, c.pod, c.iface) {
 		c.iface.Addresses = addressesOf(l) // keep exactly these: the pod may run with them
+		if err := c.macTaken(c.elanOf(c.space.namespace, l.Node), l); err != nil {
+			return &coe.Refusal{Reason: coe.AddressTaken, Message: err.Error()}
+		}
 	}
 	accord := c.old != nil && fits(c.old, c.pod, c.iface)
 	if c.old != nil && !accord && !c.complete {
@@ -104,11 +107,12 @@ func (c *claim) keep() *coe.Refusal {
 			return refusal
 		}
 	}
+	c.noteNetworkType(netvirt.ELANName(l.Node, c.space.name), c.iface)
 	if c.complete { // before, a source that is not listed yet may request another
-		chooseMAC(c.elanOf(c.space.namespace, l.Node), c.pod, &l, old)
+		c.chooseMAC(c.elanOf(c.space.namespace, l.Node), c.pod, &l, old)
 	}
 	c.space.names[l.Pod] = l.PodUID
-	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.Name != old.Name {
+	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.DeniedBy != old.DeniedBy || l.Name != old.Name {
 		c.putLease(&l)
 	}
 	return nil
@@ -148,9 +152,10 @@ func (c *claim) choose() *coe.Refusal {
 		c.undo()
 		return refusal
 	}
-	chooseMAC(c.elan, c.pod, l, was)
 	c.putInstances(c.elan)
+	c.noteNetworkType(c.elan.Name, c.iface)
 	c.putBlocks(c.elan, c.newBlocks)
+	c.chooseMAC(c.elan, c.pod, l, was)
 	if c.old != nil {
 		c.giveUp(c.old, l)
 	}
@@ -183,9 +188,7 @@ func (r *round) putInstances(e *elan) {
 	name := e.namespace.name
 	if _, found := r.elans[e.Name]; !found {
 		vni, _ := r.vnis.Get(e.Name)
-		fact := &coe.ELANFact{Name: e.Name, VNI: vni}
-		r.elans[e.Name] = elanFact{fact, name}
-		r.write.put(rankInstance, elanRecord(e.Name), fact, func(tx *coe.Tx) { tx.PutELAN(name, fact) })
+		r.putELAN(elanFact{&coe.ELANFact{Name: e.Name, VNI: vni}, name})
 	}
 	if r.vpns[name] == nil {
 		vpn := r.vpnName(name)
@@ -196,14 +199,36 @@ func (r *round) putInstances(e *elan) {
 	}
 }
 
+func (r *round) putELAN(e elanFact) {
+	r.elans[e.Name] = e
+	r.write.put(rankInstance, elanRecord(e.Name), e.ELANFact, func(tx *coe.Tx) { tx.PutELAN(e.namespace, e.ELANFact) })
+}
+
+// noteNetworkType records the network-type of an interface in an elan-instance.
+func (r *round) noteNetworkType(elan string, i coe.PodInterface) {
+	e := r.elans[elan]
+	if e.ELANFact == nil || e.NetworkType == i.Type() || e.NetworkType == coe.MixedNetworks {
+		return
+	}
+	noted := *e.ELANFact
+	noted.NetworkType = coe.MixedNetworks
+	if e.NetworkType == "" {
+		noted.NetworkType = i.Type()
+	}
+	r.putELAN(elanFact{&noted, e.namespace})
+}
+
 // putBlocks records the blocks that have no record yet.
 func (r *round) putBlocks(e *elan, blocks []dhcppool.Block) {
 	for _, b := range blocks {
-		if _, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
+		fact := coe.Block{ELAN: e.Name, Prefix: e.network(b), Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet}
+		if b.ELAN != e.ELAN {
+			fact.Shared = b.Prefix
+		}
+		if had, found := r.blocks[blockKey{e.Name, fact.Prefix}]; found && had.Shared == fact.Shared {
 			continue
 		}
-		fact := r.withDHCP(coe.Block{ELAN: b.ELAN.Name, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet})
-		r.putBlock(blockFact{fact, e.namespace.name})
+		r.putBlock(blockFact{r.withDHCP(fact), e.namespace.name})
 	}
 }
 

@@ -102,7 +102,7 @@ func (a *Assigner) conflict(namespace string, err error) error {
 // record, the address is held without a block.
 func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) error {
 	if _, found := a.blocks[blockKey{e.Name, x.Network}]; found {
-		return a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record, ELAN: e.Name, Prefix: x.Network})
+		return a.alloc.RestoreAddress(a.behind(record, e, x))
 	}
 	if err := a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: record}); err != nil {
 		return err
@@ -120,6 +120,7 @@ func (a *Assigner) setAside(l *coe.Lease, err error) {
 	a.withoutBlock = slices.DeleteFunc(a.withoutBlock, func(x addressWithoutBlock) bool { return x.record == leaseRecord(l.Key()) })
 	if l.Released == 0 {
 		a.contested[l.Key()] = l
+		a.use(a.elanOf(a.namespace(l.Namespace), l.Node), l.Addresses...)
 		return
 	}
 	a.releaseAddresses(l)
@@ -144,10 +145,9 @@ func (a adoption) restoreBlocks() {
 		if a.alloc.Owner(e.Domain, x.Address) != h.record {
 			continue // its lease was set aside
 		}
-		a.adoptBlocks(e, []coe.LeasedAddress{x})
+		a.adoptBlocks(e, []coe.LeasedAddress{x}, nil)
 		a.alloc.Release(e.Domain, x.Address)
-		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: h.record, ELAN: e.Name, Prefix: x.Network})
-		if err != nil {
+		if err := a.alloc.RestoreAddress(a.behind(h.record, e, x)); err != nil {
 			a.moveToBlock(h)
 		}
 		if b, found := a.alloc.Through(e.Domain, x.Address); found {
@@ -174,7 +174,7 @@ func (a adoption) moveToBlock(h addressWithoutBlock) {
 	l.Addresses = slices.Clone(l.Addresses)
 	for n := range l.Addresses {
 		if l.Addresses[n].Address == h.address.Address {
-			l.Addresses[n].Network, l.Addresses[n].Gateway = b.Prefix, b.Gateway
+			l.Addresses[n].Network, l.Addresses[n].Gateway = h.elan.network(b), b.Gateway
 		}
 	}
 	a.putLease(&l)
@@ -237,6 +237,7 @@ func (r *round) dropContested(key coe.LeaseKey) {
 		return
 	}
 	delete(r.contested, key)
+	r.leave(r.elanOf(r.namespace(l.Namespace), l.Node), l.Addresses...)
 	if now := r.leases[key]; now == nil {
 		r.releaseAddresses(l)
 		r.freed = true

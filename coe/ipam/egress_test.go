@@ -1,6 +1,7 @@
 package ipam_test
 
 import (
+	"net/netip"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +38,28 @@ func TestEgressAddresses(t *testing.T) {
 	w.putServices(newService("shop", "thief", at("10.96.0.2"), outside("192.0.2.9")))
 	require.Equal(t, coe.AddressTaken, w.whyNot("shop", "thief"))
 	require.Nil(t, w.assigner.RefuseEgress(addr("192.0.2.9")), "the EgressIP keeps it")
+}
+
+// An egress address is neither that of a gateway nor that of its router, and the refusal names the node of the gateway.
+func TestEgressAddressOfGateway(t *testing.T) {
+	w := newVIPWorld(t)
+	w.store.Update(func(tx *coe.Tx) {
+		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: addr("192.168.33.11")})
+	})
+	gateway := &coe.Gateway{
+		Node: addr("192.168.33.11"), Chassis: "c", Address: netip.MustParsePrefix("192.168.33.138/24"), NextHop: addr("192.168.33.1"),
+	}
+	w.store.Update(func(tx *coe.Tx) { tx.PutGateway(gateway) })
+	for address, says := range map[string]string{
+		"192.168.33.138": "is the address of the gateway of node node1; send another",
+		"192.168.33.1":   "is the next hop of the gateway of node node1; send another",
+	} {
+		refused := w.assigner.RefuseEgress(addr(address))
+		require.NotNil(t, refused, address)
+		require.Equal(t, coe.AddressTaken, refused.Reason)
+		require.Contains(t, refused.Message, says)
+	}
+	require.Nil(t, w.assigner.RefuseEgress(addr("192.168.33.139")))
+	w.store.Update(func(tx *coe.Tx) { tx.DeleteGateway("192.168.33.11") })
+	require.Nil(t, w.assigner.RefuseEgress(addr("192.168.33.138")))
 }

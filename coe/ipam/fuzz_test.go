@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 var storyPools = [][]dhcppool.Pool{
@@ -26,7 +27,7 @@ var storyPools = [][]dhcppool.Pool{
 
 // FuzzStory runs random stories. Pods of two origins are created, deleted, moved and
 // changed, and some request addresses. Pools change, commits fail, and the bridge restarts.
-// The journal is lost, and the backend, which may be unreachable, is asked for the addresses
+// Blocks are for elans, then for nodes, and for elans again. The journal is lost, and the backend, which may be unreachable, is asked for the addresses
 // in use. The test checks the laws after every Sync. At the end all pods must have converged,
 // and after their deletion no record may be left.
 func FuzzStory(f *testing.F) {
@@ -36,6 +37,7 @@ func FuzzStory(f *testing.F) {
 	f.Add([]byte("\f\xde\xfe\xf99000908x90"))                                                                 // a requested MAC address becomes free, and a restart
 	f.Add([]byte("\x00\x05\x1c\x0a\x38\x0b\x54\x0c\x0b\x03\x0b\x07\x19\x05\x27\x09\x35\x0b\x43\x0d\x51\x0f")) // records are damaged
 	f.Add([]byte("lose the journal; lose it again while the backend is away, and pods request addresses"))
+	f.Add([]byte("\x00\x05\x1c\x0a\x38\x0b\x54\x0c\x0b\x03\x0b\x07\x19\x05\x27\x09\x35\x0b\x43\x0d\x51\x0f\x09\x01\x00\x03\x1c\x04\x09\x01\x0b\x03")) // the blocks change to nodes and back
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		if len(steps) > 400 {
 			steps = steps[:400]
@@ -122,7 +124,7 @@ func (s *story) step(what, x byte) {
 		}
 		s.mark(s.store.Namespaces()...)
 	case 9:
-		s.reboot()
+		s.reboot(x&1 == 1 && !s.isolated)
 	case 10:
 		s.lose(x)
 	case 11:
@@ -199,9 +201,13 @@ func (s *story) putService(x byte) {
 	})
 }
 
-// reboot restarts the bridge. It reads the journal, and then the origins report all pods again.
-func (s *story) reboot() {
+// reboot restarts the bridge. It reads the journal, and then the origins report all pods again. With other, nodes have the
+// blocks if elans had them, and the other way round. TestEqualMACsAtChange tests the pods that lose their lease then.
+func (s *story) reboot(other bool) {
 	s.settle()
+	if other && (s.nodeBlocks || !s.equalMACs()) {
+		s.nodeBlocks = !s.nodeBlocks
+	}
 	before := s.chosen()
 	s.restart()
 	require.Equal(s, before, s.chosen())
@@ -261,7 +267,7 @@ func (s *story) lose(x byte) {
 	after := s.living()
 	for key, want := range before {
 		got := after[key]
-		got.DeniedMAC, want.DeniedMAC = "", ""
+		got.DeniedMAC, got.DeniedBy, want.DeniedMAC, want.DeniedBy = "", "", "", ""
 		if !s.serves(key) {
 			continue
 		}
@@ -298,7 +304,7 @@ func (s *story) hurt(what, x byte) {
 	after := s.living()
 	for lease, want := range before {
 		got := after[lease]
-		got.DeniedMAC, want.DeniedMAC = "", ""
+		got.DeniedMAC, got.DeniedBy, want.DeniedMAC, want.DeniedBy = "", "", "", ""
 		if !s.serves(lease) {
 			continue
 		}
@@ -337,6 +343,20 @@ func (s *world) chosen() map[string]any {
 	return facts
 }
 
+// equalMACs reports whether two leases of a node have one MAC address.
+func (s *world) equalMACs() bool {
+	seen := map[string]bool{}
+	for _, ns := range s.store.Namespaces() {
+		for _, l := range s.store.View(ns).Leases {
+			if seen[l.Node.String()+l.MAC] {
+				return true
+			}
+			seen[l.Node.String()+l.MAC] = true
+		}
+	}
+	return false
+}
+
 // serves reports whether a pod has a living lease.
 func (s *story) serves(key coe.LeaseKey) bool {
 	p := s.pods[key.PodUID]
@@ -370,10 +390,12 @@ func (s *story) space(ns string) string {
 }
 
 func (s *story) laws() {
+	require.False(s, s.nodeBlocks && s.equalMACs(), "two interfaces of a node have one MAC address")
 	held := map[spaceAddr]coe.LeaseKey{}
 	names, macs := map[string]bool{}, map[string]bool{}
 	vpns, rds := map[string]string{}, map[uint32]string{}
 	hurt := len(s.damaged()) > 0
+	carved := map[spaceAddr]string{} // the holders of all addresses of blocks
 	for _, ns := range s.store.Namespaces() {
 		v := s.store.View(ns)
 		if v.VPN != nil {
@@ -384,6 +406,20 @@ func (s *story) laws() {
 		blocks := map[string]*coe.Block{}
 		for _, b := range v.Blocks {
 			blocks[b.ELAN+" "+b.Prefix.String()] = b
+			holder, prefix := b.ELAN, b.Prefix
+			if b.Shared.IsValid() {
+				node, _, err := netvirt.ParseELANName(b.ELAN)
+				require.NoError(s, err)
+				holder, prefix = node.String(), b.Shared
+			}
+			if b.Network == "" {
+				continue // of a gateway, which several may have
+			}
+			for a := prefix.Addr(); prefix.Contains(a) && a.Is4(); a = a.Next() {
+				at := spaceAddr{s.space(ns), a}
+				require.Contains(s, []string{"", holder}, carved[at], "%v is in two blocks", a)
+				carved[at] = holder
+			}
 		}
 		for _, l := range v.Leases {
 			key := l.Key()

@@ -212,7 +212,7 @@ func TestNodeWithAClusterAddress(t *testing.T) {
 				w.putServices(newService("kube-system", uid, at("10.96.0.10")))
 				require.Equal(t, []string{"10.96.0.10 0"}, w.holds("kube-system"))
 				require.Empty(t, w.whyNot("kube-system", uid))
-				require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "the range of cluster addresses")
+				require.Contains(t, w.store.Cluster().AddressProblems[0].Message, "the range of cluster addresses")
 				w.removeServices(uid)
 				require.Empty(t, w.holds("kube-system"))
 			}
@@ -248,5 +248,5 @@ func TestNamespaceNamedServices(t *testing.T) {
 	w.sync()
 	require.Equal(t, "10.11.0.2", w.address(p))
 	nodes := map[netip.Addr]*coe.Node{addr("10.0.0.8"): {}, addr("10.0.0.9"): {}}
-	require.Empty(t, ipam.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, nodes, []string{"services"}))
+	require.Empty(t, ipam.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, ipam.Takers{Nodes: nodes, Namespaces: []string{"services"}}))
 }

@@ -24,6 +24,8 @@ type InUse struct {
 	// Addresses has at most one address of each family. Network and Gateway are zero if the
 	// backend does not have them.
 	Addresses []coe.LeasedAddress
+	// Shared has the blocks that the node shares, by gateway, of the addresses whose Network is the gateway alone.
+	Shared map[netip.Addr]netip.Prefix
 	// VNI is the VNI of the interface's elan-instance. VPN is the name of its vpn-instance, and
 	// RD the number in the route distinguisher of that. They are zero if the backend does not
 	// have them.
@@ -34,6 +36,14 @@ type InUse struct {
 
 func (u *InUse) key() coe.LeaseKey {
 	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
+}
+
+// share notes the block that the node shares behind a gateway.
+func (u *InUse) share(gateway netip.Addr, block netip.Prefix) {
+	if u.Shared == nil {
+		u.Shared = map[netip.Addr]netip.Prefix{}
+	}
+	u.Shared[gateway] = block
 }
 
 // whole reports whether the interface is complete enough for a lease. The backend may have only
@@ -80,7 +90,7 @@ func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	// All blocks are held first, then all addresses. Only then do the addresses without a
 	// block get new blocks.
 	for _, u := range found {
-		a.adoptBlocks(a.elanOf(a.namespace(u.Namespace), u.Node), u.Addresses)
+		a.adoptBlocks(a.elanOf(a.namespace(u.Namespace), u.Node), u.Addresses, u.Shared)
 	}
 	for _, u := range found {
 		a.adoptAddresses(u)
@@ -104,9 +114,13 @@ func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	return nil
 }
 
-// adoptBlocks gives an elan the blocks of its addresses in the backend.
-func (a adoption) adoptBlocks(e *elan, addresses []coe.LeasedAddress) {
+// adoptBlocks gives an elan the blocks of its addresses in the backend. shared has the blocks that its node shares, by
+// gateway.
+func (a adoption) adoptBlocks(e *elan, addresses []coe.LeasedAddress, shared map[netip.Addr]netip.Prefix) {
 	for _, x := range addresses {
+		if x.Network.IsSingleIP() && a.adoptShared(e, x.Gateway, shared[x.Gateway]) {
+			continue
+		}
 		if !x.Network.Contains(x.Gateway) || x.Network != x.Network.Masked() || a.alloc.Owner(e.Domain, x.Gateway) != "" {
 			continue
 		}
@@ -140,9 +154,11 @@ func (a adoption) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 func (a adoption) adoptAddresses(u *InUse) {
 	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), leaseRecord(u.key())
 	for _, x := range u.Addresses {
+		if a.cfg.NodeBlocks && x.Gateway.IsValid() {
+			e.macs[gatewayMAC(x.Gateway)] = gatewayOwner(x.Gateway) // no interface that is adopted gets it
+		}
 		inBlock := x.Network.Contains(x.Address) || x.Network.IsValid() && x.Network.IsSingleIP()
-		held := dhcppool.Held{Domain: e.Domain, Address: x.Address, Owner: owner, ELAN: e.Name, Prefix: x.Network}
-		if !inBlock || a.alloc.RestoreAddress(held) != nil {
+		if !inBlock || a.alloc.RestoreAddress(a.behind(owner, e, x)) != nil {
 			a.alloc.Hold(e.Domain, x.Address, owner)
 		}
 	}
@@ -154,7 +170,7 @@ func (a adoption) adoptLease(u *InUse) {
 	var c chosen
 	for _, x := range u.Addresses {
 		if b, found := a.adoptedBlock(e, u, x.Address); found {
-			c.add(x.Address, b)
+			c.add(e, x.Address, b)
 		}
 	}
 	if len(c.addresses) == 0 {
@@ -172,7 +188,7 @@ func (a adoption) adoptLease(u *InUse) {
 		Name: netvirt.InterfaceName(u.Namespace, u.Pod, u.InterfaceUID, u.Primary),
 		MAC:  unicastMAC(u.MAC), Addresses: c.addresses, Chosen: a.now.UnixMilli(),
 	}
-	free := func(mac string) bool { _, taken := e.macs[mac]; return !taken }
+	free := func(mac string) bool { return e.macs.free(mac, "") }
 	if l.MAC == "" || !free(l.MAC) {
 		l.MAC = freeMAC(l.Addresses[0].Address, free)
 	}
@@ -191,7 +207,7 @@ func (a adoption) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Blo
 		return b, true
 	}
 	network, _ := a.alloc.Serving(e.networks()...)
-	claim := dhcppool.Claim{ELAN: e.ELAN, Network: network, Address: addr, Owner: owner}
+	claim := dhcppool.Claim{ELAN: e.ELAN, Holder: a.blockHolder(e, network, addr), Network: network, Address: addr, Owner: owner}
 	if n := a.store.Nodes()[u.Node]; n != nil {
 		claim.NodeNet = n.PodCIDR(addr)
 	}

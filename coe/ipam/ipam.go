@@ -38,6 +38,9 @@ type Config struct {
 	// Isolated gives every namespace its own address space (isolation "namespace"). Otherwise
 	// all namespaces share one.
 	Isolated bool
+	// NodeBlocks gives the blocks of pools to nodes: the namespaces of a node share them. Otherwise each elan has its own
+	// blocks. Leases keep their addresses when it changes. It needs one address space.
+	NodeBlocks bool
 	// ReuseDelay is the time for which a released address rests. Until then only its former
 	// owner can get it again. Default 30 s.
 	ReuseDelay time.Duration
@@ -161,9 +164,17 @@ func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assig
 		repooled: map[string]bool{}, requesting: map[string]bool{},
 	}
 	a.rests = rests{&a.cfg, map[string]rest{}}
-	a.memory = newMemory(a.cfg)
+	a.clear()
 	a.vips = newVIPs(a.cfg.VIPs)
 	return a
+}
+
+// clear empties the memory.
+func (a *Assigner) clear() {
+	a.memory = newMemory(a.cfg)
+	if a.cfg.NodeBlocks {
+		a.alloc.GatewayFits = a.gatewayFits
+	}
 }
 
 // Load reads the journal into the store. A damaged record is set aside, logged, and

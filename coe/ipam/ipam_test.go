@@ -35,7 +35,7 @@ func TestFirstPod(t *testing.T) {
 		ELAN: n1 + ":default", Prefix: netip.MustParsePrefix("192.168.10.0/29"), Gateway: addr("192.168.10.2"),
 		Network: "default", Subnet: netip.MustParsePrefix("192.168.10.0/24"), DNS: spec.DNS,
 	}}, v.Blocks)
-	require.Equal(t, map[string]*coe.ELANFact{n1 + ":default": {Name: n1 + ":default", VNI: 70000}}, v.ELANs)
+	require.Equal(t, map[string]*coe.ELANFact{n1 + ":default": {Name: n1 + ":default", VNI: 70000, NetworkType: "VXLAN"}}, v.ELANs)
 	require.Equal(t, &coe.VPNFact{Name: "default", Namespace: "default", RD: 2}, v.VPN)
 	require.Len(t, w.journal.records, 4)
 	require.Equal(t, 1, w.journal.commits)
@@ -67,6 +67,44 @@ func TestReleaseRestsThenGoes(t *testing.T) {
 	w.wait(30 * time.Second)
 	require.Empty(t, w.journal.records)
 	require.Empty(t, w.store.Namespaces())
+}
+
+// The record of an elan-instance has the network-type of its interfaces, until one with another type comes. It stays while addresses
+// of its pods rest.
+func TestRecordOfELAN(t *testing.T) {
+	w := newWorld(t, specPool())
+	typed := func(network string) func(*coe.Pod) {
+		return func(p *coe.Pod) { p.Interfaces = []coe.PodInterface{{UID: p.UID, NetworkType: network}} }
+	}
+	fact := func(node string, vni uint32, network string) *coe.ELANFact {
+		return &coe.ELANFact{Name: node + ":default", VNI: vni, NetworkType: network}
+	}
+	a, b := newPod("a", n1, typed("VXLAN")), newPod("b", n2, typed("FLAT"))
+	w.put(a, newPod("a2", n1), b)
+	w.sync()
+	facts := map[string]*coe.ELANFact{n1 + ":default": fact(n1, 70000, "VXLAN"), n2 + ":default": fact(n2, 70001, "FLAT")}
+	require.Equal(t, facts, w.store.View("default").ELANs)
+
+	w.journal.records["elan/"+n2+":default"] = []byte(`{"name":"` + n2 + `:default","vni":70001}`) // of an earlier version
+	w.restart()
+	w.put(a, newPod("a2", n1), b)
+	w.complete()
+	w.sync()
+	require.Equal(t, facts, w.store.View("default").ELANs)
+
+	w.put(newPod("c", n2, typed("VXLAN")), newPod("a2", n1, typed("VLAN")))
+	w.sync()
+	facts[n1+":default"], facts[n2+":default"] = fact(n1, 70000, coe.MixedNetworks), fact(n2, 70001, coe.MixedNetworks)
+	require.Equal(t, facts, w.store.View("default").ELANs)
+	w.remove(a, newPod("a2", n1), b)
+	w.sync()
+	w.restart()
+	w.complete()
+	w.wait(29 * time.Second)
+	require.Equal(t, facts, w.store.View("default").ELANs)
+	w.wait(time.Second)
+	delete(facts, n1+":default")
+	require.Equal(t, facts, w.store.View("default").ELANs)
 }
 
 func TestOwnerThatComesBackLateButBeforeExpiryWasSeen(t *testing.T) {

@@ -33,7 +33,7 @@ func (a *Assigner) load(ctx context.Context) error {
 		a.log.Error("address of a service is claimed again", "err", err)
 	}
 	before := a.damaged
-	a.memory = newMemory(a.cfg)
+	a.clear()
 	j := a.decode(records, confirmed)
 	a.restore(j)
 	a.loadRests()
@@ -126,12 +126,12 @@ func (a *Assigner) restore(j *journalled) {
 			a.orphans = append(a.orphans, blockRecord(key))
 			continue
 		}
-		err := a.alloc.RestoreBlock(dhcppool.Block{ELAN: e.ELAN, Prefix: b.Prefix, Gateway: b.Gateway, Network: b.Network, Subnet: b.Subnet})
-		if err != nil {
+		if err := a.restoreBlock(e, b); err != nil {
 			a.damaged.note(blockRecord(key), err)
 			continue
 		}
-		a.blocks[key] = blockFact{b, e.namespace.name}
+		a.addBlock(blockFact{b, e.namespace.name})
+		a.unused[key] = e
 	}
 	a.restoreNodes(j)
 	a.restoreAddresses(j, formers)
@@ -227,15 +227,20 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 }
 
 // restoreAddresses holds the addresses of leases, formers and services. If two records have the
-// same address, the first one holds it.
+// same address, or the same MAC address in one network, the first one holds it.
 func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 	for _, l := range j.leases {
 		e := a.elanOf(a.namespace(l.Namespace), l.Node)
-		for _, x := range l.Addresses {
-			if err := a.hold(leaseRecord(l.Key()), e, x, nil); err != nil {
-				a.setAside(l, a.conflict(l.Namespace, err))
-				break
-			}
+		var err error
+		for n := 0; n < len(l.Addresses) && err == nil; n++ {
+			err = a.hold(leaseRecord(l.Key()), e, l.Addresses[n], nil)
+		}
+		if err == nil {
+			a.takeMAC(e, l) // the first owner may be set aside
+			err = a.macTaken(e, l)
+		}
+		if err != nil {
+			a.setAside(l, a.conflict(l.Namespace, err))
 		}
 	}
 	for _, f := range formers {
@@ -316,7 +321,7 @@ func retract(tx *coe.Tx, views []coe.View) {
 	}
 	tx.ForgetNodeFacts()
 	tx.ForgetFormers()
-	tx.SetMisaddressed(nil)
+	tx.SetAddressProblems(nil)
 	tx.SetNetworks(nil)
 	tx.SetDamaged(nil)
 }

@@ -29,11 +29,17 @@ type memory struct {
 	services    map[string]*coe.ServiceFact
 	numbers     map[netip.Addr]*coe.NodeFact // by node
 	held        map[netip.Addr]string        // the owners of the addresses that are held for nodes
-	misplaced   []coe.Problem                // of nodes whose address has another use; the store has the same problems
+	misplaced   []coe.Problem                // of nodes whose address has another use
+	nearlyFull  []coe.Problem                // of pools; the store has the same problems as these and misplaced
 	unheld      map[netip.Addr]*coe.Node     // addresses of nodes that have another use
 	seen        *nodesSeen                   // nil if nodes must be read again
 	networks    *coe.Networks                // nil until they are recorded
 	namespaces  map[string]*namespace
+	elansOn     map[netip.Addr]map[*elan]bool
+	// gateways counts the records of blocks with the same gateway, with Config.NodeBlocks.
+	gateways map[nodeGateway]int
+	// unused are blocks whose elan has lost an address of them, and may have none left.
+	unused map[blockKey]*elan
 	// idle are elans that have lost a user, and may have none left.
 	idle map[*elan]bool
 	// orphans are unused records, which are not in the store.
@@ -74,9 +80,13 @@ type elan struct {
 	dhcppool.ELAN
 	namespace *namespace
 	node      netip.Addr
-	users     int // leases, including released ones, and former addresses
-	macs      map[string]coe.LeaseKey
+	users     int                  // leases, including released ones, and former addresses
+	uses      map[netip.Prefix]int // the number of their addresses, by network
+	macs      macs
 }
+
+// nodeGateway is a gateway of a node.
+type nodeGateway struct{ node, gateway netip.Addr }
 
 func newMemory(cfg Config) *memory {
 	return &memory{
@@ -95,6 +105,9 @@ func newMemory(cfg Config) *memory {
 		numbers:     map[netip.Addr]*coe.NodeFact{},
 		held:        map[netip.Addr]string{},
 		namespaces:  map[string]*namespace{},
+		elansOn:     map[netip.Addr]map[*elan]bool{},
+		gateways:    map[nodeGateway]int{},
+		unused:      map[blockKey]*elan{},
 		idle:        map[*elan]bool{},
 		damaged:     damage{},
 		contested:   map[coe.LeaseKey]*coe.Lease{},
@@ -154,25 +167,37 @@ func (a *Assigner) elanOf(ns *namespace, node netip.Addr) *elan {
 	if e == nil {
 		e = &elan{
 			ELAN:      dhcppool.ELAN{Name: netvirt.ELANName(node, ns.name), Domain: ns.domain},
-			namespace: ns, node: node, macs: map[string]coe.LeaseKey{},
-		}
-		if a.cfg.Nodes.Ports {
-			e.macs[netvirt.NodePortMAC(node)] = coe.LeaseKey{} // no pod gets it
+			namespace: ns, node: node, uses: map[netip.Prefix]int{}, macs: a.newMACs(node),
 		}
 		ns.elans[node] = e
+		if a.elansOn[node] == nil {
+			a.elansOn[node] = map[*elan]bool{}
+		}
+		a.elansOn[node][e] = true
 		a.idle[e] = true
 	}
 	return e
 }
 
-func (a *Assigner) use(e *elan) {
+// use adds a lease or a former with some addresses to an elan.
+func (a *Assigner) use(e *elan, addresses ...coe.LeasedAddress) {
 	e.users++
 	delete(a.idle, e)
+	for _, x := range addresses {
+		e.uses[x.Network]++
+	}
 }
 
-func (a *Assigner) leave(e *elan) {
+// leave removes what use has added.
+func (a *Assigner) leave(e *elan, addresses ...coe.LeasedAddress) {
 	if e.users--; e.users == 0 {
 		a.idle[e] = true
+	}
+	for _, x := range addresses {
+		if e.uses[x.Network]--; e.uses[x.Network] == 0 {
+			delete(e.uses, x.Network)
+			a.unused[blockKey{e.Name, x.Network}] = e
+		}
 	}
 }
 
@@ -189,10 +214,8 @@ func (a *Assigner) add(l *coe.Lease) {
 	p.leases = append(p.leases, l)
 	ns.unsettled[l.PodUID] = true
 	e := a.elanOf(ns, l.Node)
-	a.use(e)
-	if _, taken := e.macs[l.MAC]; !taken {
-		e.macs[l.MAC] = l.Key()
-	}
+	a.use(e, l.Addresses...)
+	a.takeMAC(e, l)
 	if port := a.port(l); port != "" && a.ports[port] == nil {
 		a.ports[port] = l
 	}
@@ -222,10 +245,10 @@ func (a *Assigner) drop(l *coe.Lease) {
 		delete(a.ports, port)
 	}
 	e := a.elanOf(ns, l.Node)
-	if e.macs[l.MAC] == l.Key() {
+	if e.macs[l.MAC] == leaseRecord(l.Key()) {
 		delete(e.macs, l.MAC)
 	}
-	a.leave(e)
+	a.leave(e, l.Addresses...)
 }
 
 // without returns a copy of a list without one of its members.
@@ -248,7 +271,7 @@ func (p *pod) primary(except string) bool {
 func (a *Assigner) addFormer(f *former) {
 	ns := a.namespace(f.Namespace)
 	ns.formers[f.key()] = append(ns.formers[f.key()], f)
-	a.use(a.elanOf(ns, f.Node))
+	a.use(a.elanOf(ns, f.Node), f.Address)
 }
 
 func (a *Assigner) dropFormer(f *former) {
@@ -257,7 +280,21 @@ func (a *Assigner) dropFormer(f *former) {
 	if ns.formers[f.key()] = without(ns.formers[f.key()], f); len(ns.formers[f.key()]) == 0 {
 		delete(ns.formers, f.key())
 	}
-	a.leave(a.elanOf(ns, f.Node))
+	a.leave(a.elanOf(ns, f.Node), f.Address)
+}
+
+// addBlock adds or replaces the record of a block.
+func (a *Assigner) addBlock(b blockFact) {
+	key := blockKey{b.ELAN, b.Prefix}
+	if a.blocks[key].Block == nil {
+		a.countGateway(b.Block, 1)
+	}
+	a.blocks[key] = b
+}
+
+func (a *Assigner) dropBlock(b blockFact) {
+	delete(a.blocks, blockKey{b.ELAN, b.Prefix})
+	a.countGateway(b.Block, -1)
 }
 
 func (a *Assigner) addService(s *coe.ServiceFact) {

@@ -45,6 +45,11 @@ func interfacesInUse(model netvirt.Model) []InUse {
 			u.VNI = vni(e)
 		}
 		u.Addresses = append(u.Addresses, coe.LeasedAddress{Address: a.Address, Network: a.Network, Gateway: a.Gateway})
+		if n, ok := model[netvirt.Node{Address: u.Node}.Key()].(netvirt.Node); ok && a.Network.IsSingleIP() {
+			if block := n.Gateways.Around(a.Gateway, a.Address); block.IsValid() {
+				u.share(a.Gateway, block)
+			}
+		}
 	}
 	for _, o := range model {
 		i, ok := o.(netvirt.VPNInterface)

@@ -98,11 +98,14 @@ func (r *round) gateways() (all []coe.NetworkGateway) {
 		return nil
 	}
 	for _, g := range r.store.Gateways() {
+		one := coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned, IPv6: g.Leads(netip.IPv6Unspecified()), Services: g.Services}
 		if g.PinsUnknown { // of all pods
-			all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0)}})
-			continue
+			one.Pinned = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0)}
+			if one.IPv6 {
+				one.Pinned = append(one.Pinned, netip.PrefixFrom(netip.IPv6Unspecified(), 0))
+			}
 		}
-		all = append(all, coe.NetworkGateway{Node: g.Node, Pinned: g.Pinned, Services: g.Services})
+		all = append(all, one)
 	}
 	return all
 }

@@ -71,12 +71,10 @@ func (a *Assigner) PoolsAreWhole() {
 func (a *Assigner) otherDHCP(network string) iter.Seq[blockFact] {
 	return func(yield func(blockFact) bool) {
 		for _, b := range a.alloc.Blocks(network) {
-			fact, found := a.blocks[blockKey{b.ELAN.Name, b.Prefix}]
-			if !found {
-				continue
-			}
-			if want := a.withDHCP(*fact.Block); (want.DHCP != fact.DHCP || !slices.Equal(want.DNS, fact.DNS)) && !yield(fact) {
-				return
+			for fact := range a.factsOf(b) {
+				if want := a.withDHCP(*fact.Block); (want.DHCP != fact.DHCP || !slices.Equal(want.DNS, fact.DNS)) && !yield(fact) {
+					return
+				}
 			}
 		}
 	}

@@ -159,5 +159,6 @@ func validAddress(x coe.LeasedAddress) bool {
 }
 
 func validBlock(b *coe.Block) bool {
-	return b.ELAN != "" && b.Prefix.IsValid() && b.Prefix == b.Prefix.Masked() && b.Gateway.IsValid()
+	shared := !b.Shared.IsValid() || b.Shared == b.Shared.Masked() && b.Shared.Contains(b.Gateway) && b.Prefix == host(b.Gateway)
+	return b.ELAN != "" && b.Prefix.IsValid() && b.Prefix == b.Prefix.Masked() && b.Gateway.IsValid() && shared
 }

@@ -82,8 +82,15 @@ func (r *round) sweep() (swept bool) {
 		swept = true
 	}
 	r.orphans = nil
+	for key, e := range r.unused {
+		if fact, found := r.blocks[key]; found && fact.Shared.IsValid() && e.uses[key.prefix] == 0 {
+			r.deleteBlock(fact)
+			swept = true
+		}
+	}
+	clear(r.unused)
 	for _, b := range r.alloc.Sweep() {
-		if fact, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found {
+		if fact, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found && !fact.Shared.IsValid() {
 			r.deleteBlock(fact)
 			swept = true
 		}
@@ -100,6 +107,9 @@ func (r *round) sweep() (swept bool) {
 func (r *round) sweepELAN(e *elan) (swept bool) {
 	ns := e.namespace
 	delete(ns.elans, e.node)
+	if delete(r.elansOn[e.node], e); len(r.elansOn[e.node]) == 0 {
+		delete(r.elansOn, e.node)
+	}
 	fact, found := r.elans[e.Name]
 	if found && fact.namespace != ns.name {
 		found = false // it belongs to another namespace

@@ -112,8 +112,8 @@ func (r *round) holdNodes() {
 	if slices.Equal(problems, r.misplaced) {
 		return
 	}
-	r.misplaced, r.clusterChanged = problems, true
-	r.store.Update(func(tx *coe.Tx) { tx.SetMisaddressed(problems) })
+	r.misplaced = problems
+	r.tellAddressProblems()
 }
 
 // takeFromNode releases a cluster address that is held for a node. A service must get its address

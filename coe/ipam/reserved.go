@@ -51,9 +51,6 @@ type NodesConfig struct {
 	Reserved []netip.Prefix
 }
 
-// TransitLinks are the addresses that the OVN backend gives to its own links.
-var TransitLinks = netip.MustParsePrefix("100.64.0.0/11")
-
 // joined reports whether nodes are joined with the network.
 func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
 
@@ -85,7 +82,7 @@ func (c NodesConfig) ServedHostPorts() []coe.PortRange {
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	joins, balances := kinds.Has(netvirt.KindManagementPort), kinds.Has(netvirt.KindServiceVIP)
 	if joins && balances {
-		c.Reserved = []netip.Prefix{TransitLinks, coe.GatewayLinks, coe.EgressWays}
+		c.Reserved = coe.LinkRanges()
 	}
 	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
 		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)
@@ -96,6 +93,13 @@ func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	if isolated || !joins {
 		c.Network, c.NetworkIPv6, c.NoMasquerade = coe.NodeNetwork{}, coe.NodeNetwork{}, nil
 	}
+	return c
+}
+
+// Closed returns the settings for nodes that lead nobody to pods, because namespaces are isolated by other means than networks
+// of their own.
+func (c NodesConfig) Closed() NodesConfig {
+	c.NodePorts, c.HostPorts, c.NoMasquerade = coe.PortRange{}, nil, nil
 	return c
 }
 
@@ -245,6 +249,9 @@ func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
 	if refused := v.refuse("egress address", addr, func(r Range) bool { return r.Use != useEgress }); refused != nil {
 		return refused
 	}
+	if of := a.atGateway(addr); of != "" {
+		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("egress address %s is %s; send another", addr, of)}
+	}
 	for _, c := range a.vips.external[addr] {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("egress address %s belongs to a service of namespace %s", addr, c.Namespace)}
 	}
@@ -252,6 +259,29 @@ func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("egress address %s belongs to a service of namespace %s", addr, c.Namespace)}
 	}
 	return nil
+}
+
+// atGateway says which gateway has an address, as its own or as its next hop; empty if none has.
+func (a *Assigner) atGateway(addr netip.Addr) string {
+	for _, g := range a.store.Gateways() {
+		for _, f := range g.Families() {
+			switch addr {
+			case f.Address.Addr():
+				return "the address of the gateway of node " + a.nodeName(g.Node)
+			case f.NextHop:
+				return "the next hop of the gateway of node " + a.nodeName(g.Node)
+			}
+		}
+	}
+	return ""
+}
+
+// nodeName returns the name of the node with an address; the address if it is unknown.
+func (a *Assigner) nodeName(addr netip.Addr) string {
+	if n := a.store.Nodes()[addr]; n != nil && n.HostName != "" {
+		return n.HostName
+	}
+	return addr.String()
 }
 
 // reserveAgain updates the reserved addresses from the settings, pools and nodes. It returns the

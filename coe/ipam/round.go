@@ -95,6 +95,7 @@ func (r *round) run(ctx context.Context) error {
 		return err
 	}
 	r.noteClaimed()
+	r.followPools()
 	r.late = r.sweep() || r.vips.freed
 	if err := r.flush(ctx, false); err != nil {
 		return err

@@ -90,7 +90,10 @@ func TestNoServiceGetsANodesAddress(t *testing.T) {
 			w.sync()
 			require.Equal(t, "10.96.0.2", w.store.View("default").ServiceFacts["s"].Address.String())
 			var nodes []string
-			for _, problem := range w.store.Cluster().Misaddressed {
+			for _, problem := range w.store.Cluster().AddressProblems {
+				if problem.Kind != "node" {
+					continue
+				}
 				nodes = append(nodes, problem.Name)
 			}
 			if isolated {
@@ -116,11 +119,11 @@ func TestNodesAddressComesFree(t *testing.T) {
 	})
 	w.sync()
 	require.Equal(t, "192.168.10.2", w.address(p))
-	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "pod default/p")
+	require.Contains(t, w.store.Cluster().AddressProblems[0].Message, "pod default/p")
 	w.remove(p)
 	w.put(next)
 	w.sync()
 	w.wait(31 * time.Second)
-	require.Contains(t, w.store.Cluster().Misaddressed[0].Message, "no pod gets it")
+	require.Contains(t, w.store.Cluster().AddressProblems[0].Message, "no pod gets it")
 	require.Equal(t, coe.PoolExhausted, w.refusal(next).Reason)
 }

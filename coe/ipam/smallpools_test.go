@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -21,14 +22,18 @@ func TestSmallPools(t *testing.T) {
 		pools             []dhcppool.Pool
 		nodes, namespaces int
 		want              []string
+		nodeBlocks        bool
 	}{
-		"enough":         {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 81, nil},
-		"too small":      {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}},
-		"two together":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "10.1.0.0/16")}, 100, 82, nil},
-		"two families":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "fd00::/64")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}},
-		"of a node":      {[]dhcppool.Pool{of("10.200.0.1", "10.0.0.0/24")}, 2, 33, []string{fmt.Sprintf(small, "10.200.0.1", 32, 29, 2, 33, 33)}},
-		"of a namespace": {[]dhcppool.Pool{of("ns1", "10.0.0.0/28")}, 3, 2, []string{fmt.Sprintf(small, "ns1", 2, 29, 3, 2, 3)}},
-		"of services":    {[]dhcppool.Pool{of("services", "10.0.0.0/29")}, 100, 100, nil},
+		"enough":         {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 81, nil, false},
+		"too small":      {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
+		"two together":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "10.1.0.0/16")}, 100, 82, nil, false},
+		"two families":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "fd00::/64")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
+		"of a node":      {[]dhcppool.Pool{of("10.200.0.1", "10.0.0.0/24")}, 2, 33, []string{fmt.Sprintf(small, "10.200.0.1", 32, 29, 2, 33, 33)}, false},
+		"of a namespace": {[]dhcppool.Pool{of("ns1", "10.0.0.0/28")}, 3, 2, []string{fmt.Sprintf(small, "ns1", 2, 29, 3, 2, 3)}, false},
+		"of services":    {[]dhcppool.Pool{of("services", "10.0.0.0/29")}, 100, 100, nil, false},
+		"of nodes": {[]dhcppool.Pool{of("default", "10.0.0.0/26"), of("10.200.0.1", "10.0.1.0/28")}, 9, 100, []string{
+			`the pools of network-id "default" hold 8 blocks of /29; 9 nodes may need 9: pods get no address when the blocks are used up; give a larger pool`,
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			nodes := map[netip.Addr]*coe.Node{}
@@ -39,11 +44,123 @@ func TestSmallPools(t *testing.T) {
 			for i := range c.namespaces {
 				namespaces = append(namespaces, fmt.Sprint("ns", i))
 			}
-			for _, p := range ipam.SmallPools(c.pools, nodes, namespaces) {
+			for _, p := range ipam.SmallPools(c.pools, ipam.Takers{Nodes: nodes, Namespaces: namespaces, NodeBlocks: c.nodeBlocks}) {
 				require.Equal(t, coe.PoolSmall, p.Reason)
 				got = append(got, p.Message)
 			}
 			require.Equal(t, c.want, got)
 		})
 	}
+}
+
+// TestFit: a pool of a network serves its nodes and namespaces in turn.
+func TestFit(t *testing.T) {
+	nodes := map[netip.Addr]*coe.Node{netip.MustParseAddr("10.200.0.1"): {}, netip.MustParseAddr("10.200.0.2"): {}}
+	for _, c := range []struct {
+		network    string
+		elan, node int64
+	}{
+		{"default", 32, 217},         // 2 nodes with 17 namespaces: one pod in each block; or 2 nodes with blocks for 108 pods, and one more
+		{"ns3", 217, 217},            // on 2 nodes
+		{"10.200.0.1", 93, 253},      // of a node: 17 namespaces with 5 pods, and 8 more; or whole
+		{"10.200.0.9", 234, 234},     // of no node
+		{"10.200.0.1:ns3", 253, 253}, // of an elan-instance: whole
+	} {
+		p := pool(c.network, "10.0.0.0/24", "", "", "")
+		takers := ipam.Takers{Nodes: nodes}
+		for i := range 17 {
+			takers.Namespaces = append(takers.Namespaces, fmt.Sprint("ns", i))
+		}
+		require.Equal(t, c.elan, takers.Fit(p), c.network)
+		takers.NodeBlocks = true
+		require.Equal(t, c.node, takers.Fit(p), c.network)
+	}
+}
+
+// TestNearlyFull: a pool is a problem before its pods get no address, until pods are gone or there is another pool.
+func TestNearlyFull(t *testing.T) {
+	small := pool("default", "10.0.0.0/26", "", "", "")
+	w := newWorld(t, small, pool("10.0.0.9:whole", "10.0.1.0/28", "", "", ""), pool(coe.ServicePool, "10.0.2.0/30", "", "", ""))
+	reasons := func() (names []string) {
+		for _, p := range w.store.Cluster().AddressProblems {
+			require.Equal(t, coe.PoolNearlyFull, p.Reason)
+			names = append(names, p.Name)
+		}
+		return names
+	}
+	var pods []*coe.Pod
+	for n := range 7 { // 7 of 8 blocks
+		pods = append(pods, newPod(fmt.Sprint("p", n), "10.0.0.9", in(fmt.Sprint("ns", n))))
+		w.put(pods[n])
+	}
+	for n := range 11 { // 11 of 13 addresses
+		w.put(newPod(fmt.Sprint("w", n), "10.0.0.9", in("whole")))
+	}
+	w.sync()
+	require.Empty(t, reasons())
+	last, another := newPod("last", "10.0.0.9", in("last")), newPod("w", "10.0.0.9", in("whole"))
+	w.put(last, another, newPod("w11", "10.0.0.9", in("whole")))
+	w.sync()
+	require.Equal(t, []string{"default", "10.0.0.9:whole"}, reasons())
+	require.NotEmpty(t, w.address(last))
+
+	w.setPools(small, pool("default", "10.0.3.0/26", "", "", ""), pool("10.0.0.9:whole", "10.0.1.0/28", "", "", ""))
+	w.mark("last")
+	w.sync()
+	require.Equal(t, []string{"10.0.0.9:whole"}, reasons(), "another pool of the network")
+}
+
+// TestNearlyFullCountsFreeAddresses: blocks double, so at half use one node has the whole pool in blocks, and most of its last
+// block is free.
+func TestNearlyFullCountsFreeAddresses(t *testing.T) {
+	w := newWorld(t)
+	w.nodeBlocks = true
+	w.restart()
+	w.complete()
+	w.setPools(pool("default", "10.0.0.0/24", "", "", ""))
+	isFull := func() bool { return len(w.store.Cluster().AddressProblems) > 0 }
+	var pods []*coe.Pod
+	put := func(count int) {
+		for len(pods) < count {
+			pods = append(pods, newPod(fmt.Sprint("p", len(pods)), "10.0.0.9"))
+			w.put(pods[len(pods)-1])
+		}
+		w.sync()
+	}
+	put(109)
+	require.False(t, isFull(), "125 more pods get an address")
+	put(190)
+	require.False(t, isFull())
+	put(200)
+	require.True(t, isFull())
+	for range 34 {
+		put(len(pods) + 1)
+		require.NotEmpty(t, w.address(pods[len(pods)-1]))
+	}
+}
+
+// TestNearlyFullStays: the problem does not come and go with one block.
+func TestNearlyFullStays(t *testing.T) {
+	w := newWorld(t, pool("default", "10.0.0.0/25", "", "", "")) // 16 blocks
+	isFull := func() bool { return len(w.store.Cluster().AddressProblems) > 0 }
+	for n := range 14 {
+		w.put(newPod(fmt.Sprint("p", n), "10.0.0.9", in(fmt.Sprint("ns", n))))
+	}
+	w.sync()
+	require.False(t, isFull(), "14 of 16 blocks")
+	for range 3 {
+		for n := 14; n < 16; n++ {
+			w.put(newPod(fmt.Sprint("p", n), "10.0.0.9", in(fmt.Sprint("ns", n))))
+		}
+		w.sync()
+		require.True(t, isFull(), "16 of 16 blocks")
+		w.remove(newPod("p15", "10.0.0.9", in("ns15")), newPod("p14", "10.0.0.9", in("ns14")))
+		w.sync()
+		w.wait(time.Minute)
+		require.True(t, isFull(), "14 of 16 blocks")
+	}
+	w.remove(newPod("p13", "10.0.0.9", in("ns13")))
+	w.sync()
+	w.wait(time.Minute)
+	require.False(t, isFull(), "13 of 16 blocks")
 }

@@ -27,8 +27,10 @@ type world struct {
 	assigner *ipam.Assigner
 	pools    []dhcppool.Pool
 	isolated bool
-	now      time.Time
-	skew     time.Duration // the sum of all settings of the clock
+	// nodeBlocks: nodes have the blocks.
+	nodeBlocks bool
+	now        time.Time
+	skew       time.Duration // the sum of all settings of the clock
 	// marked are the changed and the affected namespaces, which wait for a Sync.
 	marked map[string]bool
 	again  time.Duration
@@ -76,7 +78,7 @@ func (w *world) restart() {
 
 func (w *world) newAssigner() *ipam.Assigner {
 	cfg := ipam.Config{
-		Isolated: w.isolated, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
+		Isolated: w.isolated, NodeBlocks: w.nodeBlocks, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
 		Nodes: ipam.NodesConfig{
 			Network: w.nodes, Ports: w.nodePorts, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 			NoMasquerade: w.noMasquerade, External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
@@ -130,11 +132,18 @@ func (w *world) inBackend() (all []ipam.InUse) {
 		v := w.store.View(ns)
 		for _, l := range v.Leases {
 			if l.Released == 0 {
-				all = append(all, ipam.InUse{
+				elan := netvirt.ELANName(l.Node, ns)
+				u := ipam.InUse{
 					PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Namespace: l.Namespace, Pod: l.Pod,
 					Primary: l.Primary, Node: l.Node, MAC: l.MAC, Addresses: l.Addresses,
-					VNI: v.ELANs[netvirt.ELANName(l.Node, ns)].VNI, VPN: v.VPN.Name, RD: v.VPN.RD,
-				})
+					VNI: v.ELANs[elan].VNI, VPN: v.VPN.Name, RD: v.VPN.RD, Shared: map[netip.Addr]netip.Prefix{},
+				}
+				for _, b := range v.Blocks {
+					if w.nodeBlocks && b.ELAN == elan && b.Shared.IsValid() {
+						u.Shared[b.Gateway] = b.Shared
+					}
+				}
+				all = append(all, u)
 			}
 		}
 	}

@@ -170,14 +170,14 @@ func (r *round) deleteService(s *coe.ServiceFact) {
 
 func (r *round) putBlock(b blockFact) {
 	key := blockKey{b.ELAN, b.Prefix}
-	r.blocks[key] = b
+	r.addBlock(b)
 	r.touched[b.namespace] = true
 	r.write.put(rankBlock, blockRecord(key), b.Block, func(tx *coe.Tx) { tx.PutBlock(b.namespace, b.Block) })
 }
 
 func (r *round) deleteBlock(b blockFact) {
 	key := blockKey{b.ELAN, b.Prefix}
-	delete(r.blocks, key)
+	r.dropBlock(b)
 	r.touched[b.namespace] = true
 	r.write.remove(rankDeleteBlock, blockRecord(key), func(tx *coe.Tx) { tx.DeleteBlock(b.namespace, b.ELAN, b.Prefix) })
 }

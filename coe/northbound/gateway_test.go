@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"log/slog"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -29,6 +30,25 @@ func TestGateway(t *testing.T) {
 		{"10.33.74.138", "10.33.75.253"}, {"10.33.74.138", "10.33.74.138"}, {"10.33.74.138", "10.33.74.255"}, {"10.33.74.138", ""},
 	} {
 		_, err := read(wrong[0], wrong[1])
+		require.Error(t, err, wrong)
+	}
+
+	six := func(more string) (*coe.Gateway, error) {
+		return northbound.Gateway([]byte(`{"node":"192.168.33.11","chassis":"c1","address":"10.33.74.138","prefix-length":24,"next-hop":"10.33.74.253"` + more + `}`))
+	}
+	for _, hop := range []string{"2001:db8::1", "fe80::1"} {
+		g, err = six(`,"ipv6-address":"2001:db8::138","ipv6-prefix-length":64,"ipv6-next-hop":"` + hop + `","pinned-subnets":["fd42::/64"]`)
+		require.NoError(t, err)
+		require.Equal(t, coe.GatewayFamily{Address: netip.MustParsePrefix("2001:db8::138/64"), NextHop: netip.MustParseAddr(hop)}, g.IPv6)
+		require.Equal(t, g.IPv6, g.In(netip.IPv6Unspecified()))
+	}
+	for _, wrong := range []string{
+		`,"ipv6-address":"2001:db8::138"`, `,"ipv6-address":"2001:db8::138","ipv6-next-hop":"fe80::1"`, `,"ipv6-next-hop":"fe80::1"`, `,"ipv6-prefix-length":64`,
+		`,"ipv6-address":"10.33.74.139","ipv6-prefix-length":24,"ipv6-next-hop":"fe80::1"`, `,"ipv6-address":"::ffff:10.33.74.139","ipv6-prefix-length":112,"ipv6-next-hop":"fe80::1"`,
+		`,"ipv6-address":"fe80::138","ipv6-prefix-length":64,"ipv6-next-hop":"fe80::1"`, `,"ipv6-address":"2001:db8::","ipv6-prefix-length":64,"ipv6-next-hop":"fe80::1"`,
+		`,"ipv6-address":"2001:db8::138","ipv6-prefix-length":64,"ipv6-next-hop":"2001:db8:1::1"`, `,"pinned-subnets":["fd42::/64"]`,
+	} {
+		_, err := six(wrong)
 		require.Error(t, err, wrong)
 	}
 
@@ -60,13 +80,20 @@ func TestUnreadableGateway(t *testing.T) {
 		return store.Gateways()
 	}
 	at, pinned := netip.MustParseAddr(node), []netip.Prefix{netip.MustParsePrefix("10.42.1.0/24")}
-	unknown := []*coe.Gateway{{Node: at, Unreadable: true, PinsUnknown: true}}
-	for _, raw := range []string{`{}`, `[`, `{"pinned-subnets":["fd00::/8"]}`, `{"pinned-subnets":"x"}`} {
+	unknown := []*coe.Gateway{{Node: at, Unreadable: true, PinsUnknown: true, IPv6Unknown: true}}
+	for _, raw := range []string{`{}`, `[`, `{"pinned-subnets":["::/0"]}`, `{"pinned-subnets":"x"}`} {
 		require.Equal(t, unknown, first(northbound.Entry{Raw: []byte(raw)}), raw)
 	}
 	require.Equal(t, unknown, first(northbound.Entry{Raw: []byte(whole), Damaged: true}))
 	damaged := northbound.Entry{Raw: []byte(`{"node":"192.168.33.11","pinned-subnets":["10.42.1.0/24"]}`)}
-	require.Equal(t, []*coe.Gateway{{Node: at, Unreadable: true, Pinned: pinned}}, first(damaged))
+	require.Equal(t, []*coe.Gateway{{Node: at, Unreadable: true, Pinned: pinned, IPv6Unknown: true}}, first(damaged))
+	for more, ipv6Unknown := range map[string]bool{
+		"": false, `,"services":true`: false, `,"ipv6-next-hop":"fe80::1"`: true, `,"ipv6-address":7`: true, `,"ipv6":{}`: true,
+	} {
+		raw := strings.Replace(whole, `"next-hop":"10.33.74.253"`, `"next-hop":"192.0.2.1"`, 1)
+		raw = raw[:len(raw)-1] + more + "}"
+		require.Equal(t, []*coe.Gateway{{Node: at, Unreadable: true, Pinned: pinned, IPv6Unknown: ipv6Unknown}}, first(northbound.Entry{Raw: []byte(raw)}), raw)
+	}
 	require.Empty(t, first(damaged, northbound.Entry{}), "deleting it ends that")
 	require.Empty(t, first(northbound.Entry{Key: "x", Raw: []byte(`{}`)}))
 

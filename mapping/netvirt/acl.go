@@ -163,6 +163,11 @@ func (l PrefixList) All() []netip.Prefix {
 	return prefixes
 }
 
+// In returns the prefixes of the family of an address.
+func (l PrefixList) In(family netip.Addr) PrefixList {
+	return NewPrefixList(slices.DeleteFunc(l.All(), func(p netip.Prefix) bool { return p.Addr().Is4() != family.Is4() })...)
+}
+
 // PortRange is ports of a protocol, from First to Last. If both are 0, it is all ports.
 type PortRange struct {
 	Protocol    Protocol

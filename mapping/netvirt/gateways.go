@@ -38,16 +38,45 @@ func ParseGatewayList(text string) (list GatewayList, ok bool) {
 // Strings returns the gateways as texts.
 func (l GatewayList) Strings() []string { return splitList(string(l)) }
 
-// Networks returns the networks of the gateways.
-func (l GatewayList) Networks() []netip.Prefix {
+// prefixes returns the gateways with the lengths of their networks.
+func (l GatewayList) prefixes() []netip.Prefix {
 	var all []netip.Prefix
 	for _, text := range l.Strings() {
-		all = append(all, netip.MustParsePrefix(text).Masked())
+		all = append(all, netip.MustParsePrefix(text))
 	}
 	return all
 }
 
-// Has reports whether a gateway, with the length of its network, is in the list.
-func (l GatewayList) Has(gateway netip.Addr, network netip.Prefix) bool {
-	return slices.Contains(l.Strings(), netip.PrefixFrom(gateway, network.Bits()).String())
+// Addresses returns the addresses of the gateways, sorted, without duplicates.
+func (l GatewayList) Addresses() []netip.Addr {
+	var all []netip.Addr
+	for _, g := range l.prefixes() {
+		all = append(all, g.Addr())
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
+// WithAddress returns the entries with an address, as texts.
+func (l GatewayList) WithAddress(gateway netip.Addr) []string {
+	return slices.DeleteFunc(l.Strings(), func(text string) bool { return netip.MustParsePrefix(text).Addr() != gateway })
+}
+
+// Networks returns the networks of the gateways.
+func (l GatewayList) Networks() []netip.Prefix {
+	all := l.prefixes()
+	for n := range all {
+		all[n] = all[n].Masked()
+	}
+	return all
+}
+
+// Around returns the network of a gateway that contains an address; invalid if there is none.
+func (l GatewayList) Around(gateway, address netip.Addr) netip.Prefix {
+	for _, g := range l.prefixes() {
+		if g.Addr() == gateway && g.Contains(address) {
+			return g.Masked()
+		}
+	}
+	return netip.Prefix{}
 }

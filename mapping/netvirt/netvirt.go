@@ -179,6 +179,9 @@ type Limits struct {
 	NoSCTPPorts bool
 	// NoDHCP: the backend does not decide which interfaces have DHCP, so no Interface of the mapping has it.
 	NoDHCP bool
+	// KeepsELANs: an elan-instance that is created again soon after it was deleted can stay without flows. So it is kept
+	// while addresses of its former interfaces rest.
+	KeepsELANs bool
 	// NodeGateways: the pods of a node share one network in the backend, so every node with Subnets is a Node, with its
 	// Gateways.
 	NodeGateways bool

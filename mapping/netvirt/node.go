@@ -2,8 +2,10 @@ package netvirt
 
 import (
 	"crypto/sha256"
+	"hash/fnv"
 	"net"
 	"net/netip"
+	"strings"
 )
 
 // Node is a node of the cluster.
@@ -30,6 +32,9 @@ type NodeNetwork struct {
 	// OnNode are ranges outside that pods reach by their own node although they leave by a gateway; empty without
 	// gateways.
 	OnNode PrefixList
+	// GatewayLinks have the addresses of the gateways that lead clients outside to services; empty without such gateways. They
+	// reach the second addresses of nodes too.
+	GatewayLinks PrefixList
 }
 
 // ManagementPort is a node's own port in a NodeNetwork. The node's programs and the pods of
@@ -50,7 +55,8 @@ type ManagementPort struct {
 	// IPv6 are the port's addresses in PrefixIPv6 of the network; zero if it has none.
 	IPv6 NodeAddresses
 	// Second is the node's internal address of the other family. It is invalid if the bridge does not know one, or the
-	// port has no addresses of this family. Nothing is routed to it; machines outside route to the node's pods by it.
+	// port has no addresses of this family. Only packets from GatewayLinks of the network are routed to it; machines outside route to
+	// the node's pods by it.
 	Second  netip.Addr
 	MAC     string // of all these addresses; lower case, colons
 	Chassis string // host name of the node; empty lets any host bind the port
@@ -132,6 +138,14 @@ func (o NodePort) Name() string {
 // namespace follow.
 func NodePortsName(node netip.Addr) string { return "node:" + node.String() + ":port" }
 
+// ParseNodePort splits the name of a NodePort; ok is false for any other name.
+func ParseNodePort(name string) (node netip.Addr, namespace string, ok bool) {
+	text, found := strings.CutPrefix(name, "node:")
+	at, namespace, split := strings.Cut(text, ":port:")
+	node, err := netip.ParseAddr(at)
+	return node, namespace, found && split && err == nil && namespace != "" && NodePortsName(node)+":"+namespace == name
+}
+
 // NodePortMAC returns the MAC address of a node's NodePorts: 0a:58 and an IPv4 address, or
 // 0a:58 and 4 bytes of the hash of an IPv6 address.
 func NodePortMAC(node netip.Addr) string {
@@ -141,6 +155,18 @@ func NodePortMAC(node netip.Addr) string {
 		tail = sum[:4]
 	}
 	return net.HardwareAddr(append([]byte{0x0a, 0x58}, tail...)).String()
+}
+
+// GatewayMAC returns the MAC address of a gateway of pods in OVN: 0a:58 and its IPv4 address, or
+// 0a:58 and a hash of its IPv6 address.
+func GatewayMAC(gateway netip.Addr) net.HardwareAddr {
+	tail := gateway.AsSlice()
+	if gateway.Is6() {
+		h := fnv.New32a()
+		_, _ = h.Write(tail) // never fails
+		tail = h.Sum(nil)
+	}
+	return append(net.HardwareAddr{0x0a, 0x58}, tail...)
 }
 
 // Key implements Object.

@@ -3,6 +3,7 @@ package plan
 import (
 	"net/netip"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -49,7 +50,7 @@ func costOf(s state) (c Cost) {
 	if c.LogicalFlows = c.ACLs * flowsOfACL; c.ACLs > 0 {
 		c.LogicalFlows += flowsOfFirstACL
 	}
-	f := flows{members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
+	f := flows{layout: s.layout, members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
 	f.count(s.model)
 	for node, n := range f.nodes {
 		if n > c.OpenFlow || n == c.OpenFlow && node.Less(c.Node) {
@@ -61,7 +62,8 @@ func costOf(s state) (c Cost) {
 
 // flows counts the OpenFlow flows of nodes.
 type flows struct {
-	members   map[string]map[string]int // ports by acl and elan-instance
+	layout    ovn.Layout
+	members   map[string]map[string]int // ports by acl and switch
 	addresses map[remote]int
 	nodes     map[netip.Addr]int
 }
@@ -101,6 +103,9 @@ func (f *flows) count(m netvirt.Model) {
 // addMember counts the port of an interface.
 func (f *flows) addMember(m netvirt.Model, o netvirt.InterfaceACL) {
 	elan, _ := m[netvirt.Key{Kind: netvirt.KindELANInterface, Name: o.Interface}].(netvirt.ELANInterface)
+	if node, _, err := netvirt.ParseELANName(elan.ELAN); err == nil && f.layout == ovn.LayoutNode {
+		elan.ELAN = netvirt.ELANName(node, "") // of all namespaces
+	}
 	for _, acl := range o.SecurityGroups.All() {
 		if f.members[acl] == nil {
 			f.members[acl] = map[string]int{}

@@ -15,12 +15,15 @@ import (
 // Exposure is a port on which nodes answer, and where it leads.
 type Exposure = mapping.Exposure
 
-// Exposed is what nodes lead clients outside a cluster to.
+// Exposed is what nodes lead clients outside a cluster, and their own programs, to.
 type Exposed struct {
 	Ports []Exposure
-	// Edges has the edge addresses of nodes, by the internal addresses of the nodes: of the same family. They can differ from
-	// those that a bridge has chosen, but are in the same network. Nodes has the first internal address of each node.
-	Edges, Nodes map[netip.Addr]netip.Addr
+	// Addresses has the addresses of nodes in the network of the pods, by the internal addresses and the ExternalIPs of the nodes:
+	// of the same family. They can differ from those that a bridge has chosen, but are in the same network. A node without an edge
+	// address has none.
+	Addresses map[netip.Addr]netvirt.NodeAddresses
+	// Nodes has the first internal address of each node, by its internal addresses, and External by its ExternalIP.
+	Nodes, External map[netip.Addr]netip.Addr
 	// Problems are the problems of services.
 	Problems []coe.Problem
 }
@@ -36,12 +39,12 @@ func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Expo
 	if err != nil {
 		return nil, fmt.Errorf("list exposed ports: %w", err)
 	}
-	e := &Exposed{Edges: map[netip.Addr]netip.Addr{}, Nodes: map[netip.Addr]netip.Addr{}}
+	e := &Exposed{Addresses: map[netip.Addr]netvirt.NodeAddresses{}, Nodes: map[netip.Addr]netip.Addr{}, External: map[netip.Addr]netip.Addr{}}
 	for _, ns := range n.store.Namespaces() {
 		e.Ports = append(e.Ports, mapping.Exposures(n.store.View(ns), cfg.Mapping)...)
 	}
-	for _, o := range s.model {
-		if p, is := o.(netvirt.ManagementPort); is {
+	for _, k := range s.model.Keys() { // in order: of several nodes that report an ExternalIP the first one has it
+		if p, is := s.model[k].(netvirt.ManagementPort); is {
 			e.addNode(n.store.Nodes()[p.Node], p)
 		}
 	}
@@ -54,16 +57,24 @@ func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Expo
 }
 
 func (e *Exposed) addNode(n *coe.Node, p netvirt.ManagementPort) {
-	addresses := []netip.Addr{p.Node}
+	e.addAddress(e.Nodes, p.Node, p)
 	if n != nil && n.SecondIP.IsValid() {
-		addresses = append(addresses, n.SecondIP)
+		e.addAddress(e.Nodes, n.SecondIP, p)
 	}
-	for _, a := range addresses {
-		e.Nodes[a] = p.Node
-		for _, f := range p.Families() {
-			if f.Edge.IsValid() && f.Edge.Is4() == a.Is4() {
-				e.Edges[a] = f.Edge
-			}
+	if n == nil || !n.ExternalIP.IsValid() || e.External[n.ExternalIP].IsValid() {
+		return
+	}
+	internal, is := e.Addresses[n.ExternalIP] // of another node
+	if e.addAddress(e.External, n.ExternalIP, p); is {
+		e.Addresses[n.ExternalIP] = internal
+	}
+}
+
+func (e *Exposed) addAddress(of map[netip.Addr]netip.Addr, a netip.Addr, p netvirt.ManagementPort) {
+	of[a] = p.Node
+	for _, f := range p.Families() {
+		if f.Edge.IsValid() && f.Edge.Is4() == a.Is4() {
+			e.Addresses[a] = f
 		}
 	}
 }

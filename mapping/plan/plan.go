@@ -35,6 +35,10 @@ type Plan struct {
 	// and Cost what its policies cost before and after. They are nil if there is no cluster.
 	Paths []policy.Change
 	Cost  *CostChange
+	// Ways are the ways by which clients outside would reach services, or not any more.
+	Ways []WayChange
+	// Layout is what a change of the layout costs the network that has the documents; nil if Config.ChangeLayout is not set.
+	Layout *LayoutChange
 }
 
 // RowChange is a change of a row: "insert", "update", or "delete" with the former content.
@@ -52,8 +56,9 @@ type CostChange struct {
 // Config has the settings that a plan shares with a bridge.
 type Config struct {
 	Mapping mapping.Settings
-	// Layout is the layout of the rows of OVN.
-	Layout ovn.Layout
+	// Layout is the layout of the rows of OVN. With ChangeLayout the network is changed to it from the other one.
+	Layout       ovn.Layout
+	ChangeLayout bool
 	// Pools are used beside the pools of the documents.
 	Pools []dhcppool.Pool
 	// NodePools makes every node's pod-cidrs pools of that node.
@@ -67,15 +72,26 @@ type Config struct {
 
 // nodes is how nodes are joined with the network by a backend of all kinds.
 func (c Config) nodes() ipam.NodesConfig {
-	return c.Nodes.For(netvirt.NewKindSet(netvirt.Kinds()...), c.Mapping.Isolated())
+	nodes := c.Nodes.For(netvirt.NewKindSet(netvirt.Kinds()...), c.Mapping.Isolated())
+	if c.Mapping.Separates() {
+		return nodes.Closed()
+	}
+	return nodes
+}
+
+// in returns the configuration for a layout.
+func (c Config) in(layout ovn.Layout) Config {
+	c.Layout, c.Mapping.Isolation = layout, c.Mapping.Isolation.OnSwitches(layout == ovn.LayoutNode)
+	nodes := c.nodes()
+	c.Mapping.Limits, c.Mapping.ManagementPorts = ovn.Limits(layout), nodes.ManagementPorts()
+	c.Mapping.NodePorts, c.Mapping.HostPorts, c.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
+	return c
 }
 
 // Compute computes the plan of documents. Addresses and numbers that a bridge chose for a running
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
-	nodes := cfg.nodes()
-	cfg.Mapping.Limits, cfg.Mapping.ManagementPorts = ovn.Limits(cfg.Layout), nodes.ManagementPorts()
-	cfg.Mapping.NodePorts, cfg.Mapping.HostPorts, cfg.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
+	cfg = cfg.in(cfg.Layout)
 	in, err := readDocuments(documents)
 	if err != nil {
 		return nil, err
@@ -85,10 +101,16 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 		p.Skipped = append(p.Skipped, manifest.Skipped{Kind: "EgressIP", Name: e.Name, Where: "the manifests", Message: "a running bridge chooses the nodes that hold the address"})
 	}
 	n := newNetwork(cfg)
-	var before state
+	var (
+		before     state
+		waysBefore []Way
+	)
 	if cfg.Running != nil {
 		if before, err = n.put(ctx, &input{manifests: *cfg.Running}); err != nil {
 			return nil, fmt.Errorf("running cluster: %w", err)
+		}
+		if waysBefore, err = n.ways(before.model, cfg.Running); err != nil {
+			return nil, err
 		}
 		changed := cfg.Running.With(&in.manifests)
 		if p.Paths, err = paths(cfg.Running, changed); err != nil {
@@ -100,16 +122,35 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 	if err != nil {
 		return nil, err
 	}
-	p.Changes, p.Rows = netvirt.Diff(before.model, after.model), rowChanges(before.rows, after.rows)
-	for _, problem := range after.problems {
-		if !slices.Contains(before.problems, problem) {
-			p.Problems = append(p.Problems, problem)
-		}
+	waysAfter, err := n.ways(after.model, &in.manifests)
+	if err != nil {
+		return nil, err
 	}
+	p.Ways = wayChanges(waysBefore, waysAfter)
+	p.Changes, p.Rows = netvirt.Diff(before.model, after.model), rowChanges(before.rows, after.rows)
+	p.Problems = append(p.Problems, NewProblems(before.problems, after.problems)...)
 	if cfg.Running != nil {
 		p.Cost = &CostChange{costOf(before), costOf(after)}
 	}
-	return p, nil
+	if cfg.ChangeLayout {
+		p.Layout, err = layoutChange(ctx, in, cfg)
+	}
+	return p, err
+}
+
+// NewProblems returns the problems that are not known, in their order and each once.
+func NewProblems(known, problems []coe.Problem) (more []coe.Problem) {
+	is := make(map[coe.Problem]bool, len(known))
+	for _, p := range known {
+		is[p] = true
+	}
+	for _, p := range problems {
+		if !is[p] {
+			is[p] = true
+			more = append(more, p)
+		}
+	}
+	return more
 }
 
 // paths returns what a change of a cluster opens and closes.
@@ -180,12 +221,15 @@ type network struct {
 	store    *coe.Store
 	feed     *northbound.Feed
 	pools    []dhcppool.Pool
+	allPools []dhcppool.Pool // also the pools of nodes, at the last put
+	journal  journal
 	assigner *ipam.Assigner
 	revision int64
 }
 
 // state is what a network is mapped to.
 type state struct {
+	layout   ovn.Layout
 	model    netvirt.Model
 	written  *ovn.Written
 	rows     []ovn.Row // of written
@@ -193,7 +237,7 @@ type state struct {
 }
 
 func newNetwork(cfg Config) *network {
-	n := &network{cfg: cfg, store: coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes), pools: cfg.Pools}
+	n := &network{cfg: cfg, store: coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes), pools: cfg.Pools, journal: journal{}}
 	n.feed = northbound.NewFeed(n.store, func(more []dhcppool.Pool) { n.pools = slices.Concat(n.pools, more) }, slog.New(slog.DiscardHandler))
 	return n
 }
@@ -218,7 +262,8 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 		ofNodes, refused = ipam.NodePools(n.store.Nodes(), pools, n.cfg.nodes().Ranges())
 		pools = slices.Concat(pools, ofNodes)
 	}
-	refused = append(refused, ipam.SmallPools(pools, n.store.Nodes(), n.store.Namespaces())...)
+	n.allPools = pools
+	refused = append(refused, ipam.SmallPools(pools, n.takers())...)
 	if err := n.choose(ctx, in, pools); err != nil {
 		return s, err
 	}
@@ -231,8 +276,14 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	return s, nil
 }
 
+// takers returns what the pools serve.
+func (n *network) takers() ipam.Takers {
+	return ipam.Takers{Nodes: n.store.Nodes(), Namespaces: n.store.Namespaces(), NodeBlocks: n.cfg.Mapping.Limits.NodeGateways}
+}
+
 // state maps the network.
 func (n *network) state() (s state) {
+	s.layout = n.cfg.Layout
 	s.model, s.problems = mapping.Scope(n.store, netvirt.Cluster, n.cfg.Mapping)
 	for _, ns := range n.store.Namespaces() {
 		model, more := mapping.Scope(n.store, netvirt.Scope(ns), n.cfg.Mapping)
@@ -245,7 +296,8 @@ func (n *network) state() (s state) {
 // choose chooses addresses, and then adds the endpoints that services select to the store.
 func (n *network) choose(ctx context.Context, in *input, pools []dhcppool.Pool) error {
 	if n.assigner == nil {
-		n.assigner = ipam.New(ipam.Config{Isolated: n.cfg.Mapping.Isolated(), Nodes: n.cfg.nodes()}, n.store, forgetful{}, slog.New(slog.DiscardHandler))
+		cfg := ipam.Config{Isolated: n.cfg.Mapping.Isolated(), NodeBlocks: n.cfg.Mapping.Limits.NodeGateways, Nodes: n.cfg.nodes()}
+		n.assigner = ipam.New(cfg, n.store, n.journal, slog.New(slog.DiscardHandler))
 		if err := n.assigner.Load(ctx); err != nil {
 			return err
 		}
@@ -276,13 +328,4 @@ func leasedAddresses(store *coe.Store) func(podUID string) []netip.Addr {
 		}
 	}
 	return func(podUID string) []netip.Addr { return addresses[podUID] }
-}
-
-// forgetful is a journal that keeps nothing.
-type forgetful struct{}
-
-func (forgetful) Load(context.Context) (map[string][]byte, error) { return nil, nil }
-func (forgetful) MaxOps() int                                     { return 1000 }
-func (forgetful) Commit(context.Context, map[string][]byte, []string) error {
-	return nil
 }

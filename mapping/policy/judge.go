@@ -30,6 +30,12 @@ func (e End) Node() string { return e.node }
 // Addr returns the address; the zero value if a pod's address is not known.
 func (e End) Addr() netip.Addr { return e.addr }
 
+// From returns the end with another address, which a node can have in the network of the pods.
+func (e End) From(a netip.Addr) End {
+	e.addr = a
+	return e
+}
+
 // isPoliced reports whether policies can select the end.
 func (e End) isPoliced() bool { return e.pod != nil && !e.pod.HostNetwork }
 

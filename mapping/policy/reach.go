@@ -208,6 +208,27 @@ func (c *Cluster) Reach(self End, d coe.Direction) []Path {
 	return paths
 }
 
+// Sources returns the blocks of addresses outside of the cluster, of the family of an end, that may connect to a port of it;
+// all reports whether these are all addresses. With clients, which are of the same family, only addresses in these ranges count.
+func (c *Cluster) Sources(to End, port Port, clients ...netip.Prefix) (admitted []*coe.AddressBlock, all bool) {
+	all = true
+	prefixes := prefixesOf(coe.Ingress, to)
+	for _, p := range clients {
+		prefixes[p] = true
+	}
+	for _, block := range divide(prefixes) {
+		a := anyOf(block)
+		switch {
+		case !a.IsValid(), len(clients) > 0 && !slices.ContainsFunc(clients, func(p netip.Prefix) bool { return p.Contains(a) }):
+		case c.Allowed(Outside(a), to, port):
+			admitted = append(admitted, block)
+		default:
+			all = false
+		}
+	}
+	return admitted, all
+}
+
 // nodeEnds returns the ends of a node, one for each address.
 func (c *Cluster) nodeEnds(node string) []End {
 	if len(c.nodes[node]) == 0 {
@@ -229,7 +250,10 @@ func SameFamily(a, b End) bool {
 // blocks divides all addresses of the families of an end into blocks, so that the policies that
 // isolate the end treat all addresses of a block alike. If the end is given more than once, from
 // several Clusters, the policies of all of them do.
-func blocks(d coe.Direction, same ...End) []*coe.AddressBlock {
+func blocks(d coe.Direction, same ...End) []*coe.AddressBlock { return divide(prefixesOf(d, same...)) }
+
+// prefixesOf returns the prefixes of the policies that isolate an end, and a prefix of all addresses for each of its families.
+func prefixesOf(d coe.Direction, same ...End) map[netip.Prefix]bool {
 	prefixes := map[netip.Prefix]bool{}
 	add := func(p netip.Prefix) {
 		if SameFamily(same[0], End{addr: p.Addr()}) {
@@ -250,6 +274,11 @@ func blocks(d coe.Direction, same ...End) []*coe.AddressBlock {
 			}
 		}
 	}
+	return prefixes
+}
+
+// divide returns a block for each prefix: its addresses that are not in a longer prefix of the set.
+func divide(prefixes map[netip.Prefix]bool) []*coe.AddressBlock {
 	sorted := slices.SortedFunc(maps.Keys(prefixes), func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})

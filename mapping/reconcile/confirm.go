@@ -9,7 +9,9 @@ import (
 )
 
 // Confirms reports whether the backend has the interface of a lease exactly as the lease
-// describes it, and the network lacks nothing of it.
+// describes it, and the network lacks nothing of it. If the node has a port in the
+// interface's elan-instance, the network must also lack nothing of that: it is the pod's
+// way to its node, or to services.
 func (l *Loop) Confirms(lease *coe.Lease) bool {
 	s := netvirt.Scope(lease.Namespace)
 	i, found := l.Has(s, netvirt.Interface{Name: lease.Name}.Key()).(netvirt.Interface)
@@ -18,6 +20,9 @@ func (l *Loop) Confirms(lease *coe.Lease) bool {
 	}
 	e, found := l.Has(s, netvirt.ELANInterface{Name: lease.Name}.Key()).(netvirt.ELANInterface)
 	if !found || e.ELAN != netvirt.ELANName(lease.Node, lease.Namespace) || l.Lacks(e) != "" {
+		return false
+	}
+	if port := l.Has(s, netvirt.NodePort{ELAN: e.ELAN}.Key()); port != nil && l.Lacks(port) != "" {
 		return false
 	}
 	for _, x := range lease.Addresses {
@@ -54,19 +59,44 @@ func (l *Loop) podOf(c netvirt.Change) string {
 	return ""
 }
 
-// podsOfInterfaces lists the UIDs of the pods that have interfaces; nil for nil.
+// podsOfInterfaces lists the UIDs of the pods that have interfaces, or whose node's port in
+// their elan-instance is one of them; nil for nil.
 func (l *Loop) podsOfInterfaces(names []string) []string {
 	if names == nil {
 		return nil
 	}
 	pods := map[string]bool{}
 	for _, name := range names {
+		if node, namespace, ok := netvirt.ParseNodePort(name); ok {
+			l.addPodsOf(pods, netvirt.Scope(namespace), netvirt.ELANName(node, namespace))
+			continue
+		}
 		namespace, _, _, _ := netvirt.ParseInterfaceName(name)
 		if uid := l.interfaceOf(netvirt.Scope(namespace), name).PodUID; uid != "" {
 			pods[uid] = true
 		}
 	}
 	return append([]string{}, slices.Collect(maps.Keys(pods))...)
+}
+
+// addPodsOf adds the UIDs of the pods that have interfaces in an elan-instance.
+func (l *Loop) addPodsOf(pods map[string]bool, s netvirt.Scope, elan string) {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for name, part := range l.have[s] {
+		if name == "" || elanOf(part, name) != elan {
+			continue
+		}
+		if i, found := part.Model[netvirt.Interface{Name: name}.Key()].(netvirt.Interface); found {
+			pods[i.PodUID] = true
+		}
+	}
+}
+
+// elanOf is the elan-instance of the interface whose part it is; empty if it has none.
+func elanOf(part *netvirt.Part, name string) string {
+	e, _ := part.Model[netvirt.ELANInterface{Name: name}.Key()].(netvirt.ELANInterface)
+	return e.ELAN
 }
 
 // interfaceOf is an interface that the backend has; zero if it has none of that name.

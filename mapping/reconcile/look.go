@@ -84,11 +84,12 @@ func (l *Loop) lookAt(scopes []netvirt.Scope) []netvirt.Scope {
 	all := slices.AppendSeq(scopes, maps.Keys(l.have))
 	slices.Sort(all)
 	all = slices.Compact(all)
-	for s := range l.scopes {
-		if _, found := slices.BinarySearch(all, s); !found {
-			delete(l.scopes, s)
-		}
+	isGone := func(s netvirt.Scope) bool {
+		_, found := slices.BinarySearch(all, s)
+		return !found
 	}
+	maps.DeleteFunc(l.scopes, func(s netvirt.Scope, _ *scopeStatus) bool { return isGone(s) })
+	maps.DeleteFunc(l.uncertain, func(s netvirt.Scope, _ bool) bool { return isGone(s) })
 	return all
 }
 

@@ -57,7 +57,8 @@ type Source interface {
 	Complete() bool
 	// Revision returns the revision of the datastore that Want reflects.
 	Revision() int64
-	// CaughtUp reports whether every acknowledged change of the datastore has been marked.
+	// CaughtUp reports whether every acknowledged change of the datastore, and every change that Want and Complete reflect, has
+	// been marked.
 	CaughtUp() bool
 }
 
@@ -96,8 +97,9 @@ type Loop struct {
 	rejected map[netvirt.Key]rejection
 	scopes   map[netvirt.Scope]*scopeStatus
 	peer     PeerStatus
-	// leftBehind is set after a Read, until all scopes that it found are marked.
-	leftBehind bool
+	// uncertain are the scopes that were not compared since absence means gone, or since the backend was read. The value
+	// is whether they are marked for that.
+	uncertain map[netvirt.Scope]bool
 	// looking holds one value while Look reads the backend; looked is the time of the last
 	// read.
 	looking chan struct{}
@@ -127,6 +129,8 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 		looking:  make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 		written:  make(chan struct{}, 1),
+
+		uncertain: map[netvirt.Scope]bool{},
 	}
 	l.observer, _ = backend.(Observer)
 	l.worker = newWorker(l.process)
@@ -228,7 +232,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		return 0, nil, err
 	}
 	l.metrics.batch.Observe(float64(len(scopes)))
-	l.markLeftBehind(scopes, complete)
+	l.markUncertain(scopes, complete)
 	var changes []netvirt.Change
 	wanted := make(map[netvirt.Scope]netvirt.Parts, len(scopes))
 	for _, s := range scopes {
@@ -281,22 +285,24 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 		return 0, errChanged
 	}
 	l.have, l.known = model.ByScope(), true
-	l.leftBehind = true
+	for s := range l.have {
+		l.uncertain[s] = false
+	}
 	l.stir() // it may have a write that the loop had not noted
 	return epoch, nil
 }
 
-// markLeftBehind marks the scopes of the backend that are not in the batch, once after each
-// Read when absence means gone, so that leftovers of an earlier run are compared too.
-func (l *Loop) markLeftBehind(batch []netvirt.Scope, complete bool) {
+// markUncertain marks the uncertain scopes that are not in the batch, when absence means gone. So leftovers of an earlier
+// run are compared too.
+func (l *Loop) markUncertain(batch []netvirt.Scope, complete bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !complete || !l.leftBehind {
+	if !complete {
 		return
 	}
-	l.leftBehind = false
-	for s := range l.have {
-		if !slices.Contains(batch, s) {
+	for s, isMarked := range l.uncertain {
+		if !isMarked && !slices.Contains(batch, s) {
+			l.uncertain[s] = true
 			l.Mark(s)
 		}
 	}

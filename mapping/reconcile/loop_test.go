@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -250,6 +251,39 @@ func TestLeftoversGoWhenComplete(t *testing.T) {
 
 	w.set(func() { w.complete = true })
 	l.Mark("a")
+	w.requireInSync(t, l)
+}
+
+// A source can be complete before it has marked the scopes.
+func TestInSyncAfterComplete(t *testing.T) {
+	w := newWorld()
+	w.complete = false
+	w.want("a", 1)
+	w.want("gone", 1)
+	l, _ := w.start(t)
+	compared := func(s netvirt.Scope) bool {
+		return slices.ContainsFunc(l.Status().Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == s && one.InSync })
+	}
+	l.Mark("a", "gone")
+	require.Eventually(t, func() bool { return compared("a") && compared("gone") && compared(netvirt.Cluster) }, 5*time.Second, time.Millisecond)
+	w.set(func() { w.complete = true })
+	require.False(t, l.Status().InSync)
+	l.Mark(netvirt.Cluster, "a", "gone")
+	w.requireInSync(t, l)
+
+	// A namespace goes while nothing is removed. The source does not know it when it is complete again.
+	w.set(func() {
+		w.complete = false
+		delete(w.models, "gone")
+	})
+	l.Mark("gone")
+	require.Eventually(t, func() bool {
+		st := l.Status()
+		return slices.ContainsFunc(st.Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == "gone" && one.Objects == 0 && one.InSync })
+	}, 5*time.Second, time.Millisecond)
+	w.set(func() { w.complete = true })
+	require.False(t, l.Status().InSync)
+	l.Mark(netvirt.Cluster, "a")
 	w.requireInSync(t, l)
 }
 

@@ -52,7 +52,8 @@ func (l *Loop) observe(ctx context.Context) {
 	for wait := observeSoon; ctx.Err() == nil; {
 		begun := time.Now()
 		awaited := l.awaited()
-		switch moved, err := l.lookAtNetwork(ctx, awaited); {
+		moved, err := l.lookAtNetwork(ctx, awaited)
+		switch {
 		case moved:
 			wait = observeSoon
 		case err != nil || len(awaited) > 0:
@@ -60,7 +61,9 @@ func (l *Loop) observe(ctx context.Context) {
 		default:
 			wait = observeIdle
 		}
-		rest(ctx, (observeShare-1)*time.Since(begun))
+		if err == nil { // a look that fails has waited for an answer
+			rest(ctx, (observeShare-1)*time.Since(begun))
+		}
 		if l.awaitWrite(ctx, wait) {
 			wait = observeSoon
 		}
@@ -111,13 +114,18 @@ func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool,
 	return true, nil
 }
 
-// awaited lists the interfaces that the backend has and that lack something.
+// awaited lists the interfaces that the backend has and that lack something, or whose node's
+// port does.
 func (l *Loop) awaited() (interfaces []string) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, parts := range l.have {
 		for name, part := range parts {
-			if name != "" && l.partLacks(part) {
+			if name == "" {
+				continue
+			}
+			port := parts.Get(netvirt.NodePort{ELAN: elanOf(part, name)}.Key())
+			if l.partLacks(part) || port != nil && l.Lacks(port) != "" {
 				interfaces = append(interfaces, name)
 			}
 		}

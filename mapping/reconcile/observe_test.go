@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
@@ -51,13 +53,20 @@ func (b *lagging) Identity() string { return "" }
 
 // Lacks implements reconcile.Observer.
 func (b *lagging) Lacks(o netvirt.Object) (text string) {
-	if o.Key().Kind == netvirt.KindInterface {
-		b.set(func() {
-			if !b.seen[o.Key().Name] {
-				text = "it is not there"
-			}
-		})
+	name := ""
+	switch o := o.(type) {
+	case netvirt.Interface:
+		name = o.Name
+	case netvirt.NodePort:
+		name = o.Name()
+	default:
+		return ""
 	}
+	b.set(func() {
+		if !b.seen[name] {
+			text = "it is not there"
+		}
+	})
 	return text
 }
 
@@ -133,6 +142,41 @@ func TestObserved(t *testing.T) {
 		elapse(5 * time.Second)
 		require.Equal(t, [][]string{{"web"}}, told())
 		require.True(t, l.Status().InSync)
+	})
+}
+
+// TestNodePortIsAwaited: a pod is confirmed when its node's port in its elan-instance is there too. Then the
+// Listener learns of the pods of the elan-instance.
+func TestNodePortIsAwaited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		here, there := netip.MustParseAddr("192.168.0.1"), netip.MustParseAddr("192.168.0.2")
+		elan := netvirt.ELANName(here, "shop")
+		b.pods("shop", "web", "far")
+		port := netvirt.NodePort{ELAN: elan, VPN: "shop", Address: here, MAC: netvirt.NodePortMAC(here)}
+		b.set(func() {
+			m := b.models["shop"]
+			m.Add(port,
+				netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN}, netvirt.ELANInterface{Name: "shop:web", Namespace: "shop", ELAN: elan},
+				netvirt.ELANInstance{Name: netvirt.ELANName(there, "shop"), SegmentType: netvirt.SegmentVXLAN},
+				netvirt.ELANInterface{Name: "shop:far", Namespace: "shop", ELAN: netvirt.ELANName(there, "shop")})
+		})
+		b.comes("shop:web", "shop:far")
+		l, told := b.run(t)
+		elapse(100 * time.Millisecond)
+		told()
+		confirms := func(pod string, node netip.Addr) bool {
+			return l.Confirms(&coe.Lease{Namespace: "shop", Name: "shop:" + pod, PodUID: pod, InterfaceUID: pod, Node: node})
+		}
+		require.False(t, confirms("web", here))
+		require.True(t, confirms("far", there), "its node has no port in its elan-instance")
+
+		elapse(5 * time.Second)
+		b.set(func() { require.Contains(t, b.asked, []string{"shop:web"}) })
+		b.comes(port.Name())
+		elapse(1100 * time.Millisecond)
+		require.Equal(t, [][]string{{"web"}}, told())
+		require.True(t, confirms("web", here))
 	})
 }
 

@@ -13,7 +13,8 @@ import (
 // Status is how far the backend is.
 type Status struct {
 	// InSync is set if every source is complete, every acknowledged change of the datastore was
-	// marked, no scope is behind, and the backend has everything that is wanted.
+	// marked, no scope is behind, and the backend has exactly what is wanted. A scope that was compared before the sources
+	// were complete must be compared again.
 	InSync   bool
 	Complete bool
 	Peer     PeerStatus
@@ -96,7 +97,7 @@ func (l *Loop) status() Status {
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
-	st.InSync = complete && caughtUp && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && !l.differs()
+	st.InSync = complete && caughtUp && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && len(l.uncertain) == 0 && !l.differs()
 	return st
 }
 
@@ -177,6 +178,9 @@ func (l *Loop) programmed(scopes []netvirt.Scope, revision int64, complete bool)
 		one.lastError, one.unanswered, one.programmedAt = "", false, time.Now()
 		if complete {
 			one.programmed = revision
+			delete(l.uncertain, s)
+		} else {
+			l.uncertain[s] = false
 		}
 		if s != netvirt.Cluster && len(one.want) == 0 && len(one.problems) == 0 && len(l.have[s]) == 0 {
 			delete(l.scopes, s)

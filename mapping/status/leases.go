@@ -31,8 +31,15 @@ type Lease struct {
 // LeasesOf lists the leases of a store.
 func LeasesOf(store *coe.Store) (out Leases) {
 	for _, ns := range store.Namespaces() {
-		for _, l := range store.View(ns).Leases {
-			out.Leases = append(out.Leases, leaseOf(l))
+		v := store.View(ns)
+		shared := map[netip.Prefix]netip.Prefix{} // the blocks of nodes, by the gateways that elan-instances see of them
+		for _, b := range v.Blocks {
+			if b.Shared.IsValid() {
+				shared[b.Prefix] = b.Shared
+			}
+		}
+		for _, l := range v.Leases {
+			out.Leases = append(out.Leases, leaseOf(l, shared))
 		}
 	}
 	slices.SortFunc(out.Leases, func(a, b Lease) int {
@@ -41,14 +48,18 @@ func LeasesOf(store *coe.Store) (out Leases) {
 	return out
 }
 
-func leaseOf(l *coe.Lease) Lease {
+func leaseOf(l *coe.Lease, shared map[netip.Prefix]netip.Prefix) Lease {
 	out := Lease{
 		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Name: l.Name,
 		Namespace: l.Namespace, Pod: l.Pod, Node: l.Node, MAC: l.MAC,
 	}
 	for _, a := range l.Addresses {
 		out.Addresses = append(out.Addresses, a.Address)
-		out.Networks = append(out.Networks, a.Network)
+		network := a.Network
+		if block := shared[network]; block.IsValid() && block.Contains(a.Address) {
+			network = block
+		}
+		out.Networks = append(out.Networks, network)
 	}
 	if l.Released != 0 {
 		out.Released = Time(time.Unix(l.Released, 0))

@@ -40,11 +40,13 @@ type Pod struct {
 
 // Stage is what one stage knows of a pod.
 type Stage struct {
-	Name     trace.Stage `json:"name"`
-	Done     bool        `json:"done"`
-	Time     string      `json:"time,omitempty"`
-	Revision string      `json:"revision,omitempty"`
-	Detail   string      `json:"detail,omitempty"`
+	Name trace.Stage `json:"name"`
+	Done bool        `json:"done"`
+	Time string      `json:"time,omitempty"`
+	// After is the number of milliseconds from the stage source to Time, if both are the pod's own.
+	After    *int64 `json:"after,string,omitempty"`
+	Revision string `json:"revision,omitempty"`
+	Detail   string `json:"detail,omitempty"`
 }
 
 // Tracer traces pods through the stages of a bridge.
@@ -55,6 +57,8 @@ type Tracer struct {
 	Kinds    netvirt.KindSet // of the loop's backend
 	// Confirmed returns when, and at which revision, a lease was confirmed.
 	Confirmed func(coe.LeaseKey) (at time.Time, revision int64, ok bool)
+	// Network is Network of trace.Namespace.
+	Network func(*coe.Lease) *trace.Progress
 }
 
 // Pods traces the pods of some namespaces, or only the pod with a UID if that is not empty.
@@ -116,6 +120,7 @@ func (t Tracer) trace(namespace, uid string, st reconcile.ScopeStatus) []trace.P
 		Has:       func(k netvirt.Key) netvirt.Object { return t.Loop.Has(netvirt.Scope(namespace), k) },
 		Lacks:     t.Loop.Lacks,
 		Confirmed: func(l *coe.Lease) (time.Time, int64, bool) { return t.Confirmed(l.Key()) },
+		Network:   t.Network,
 	}
 	return n.Pods()
 }
@@ -130,8 +135,19 @@ func podOf(p *trace.Pod) Pod {
 			out.Addresses = append(out.Addresses, a.Address)
 		}
 	}
-	for _, s := range p.Steps {
-		out.Stages = append(out.Stages, Stage{s.Stage, s.Done, Time(s.At), s.Revision, s.Detail})
+	for i := range p.Steps {
+		s := &p.Steps[i]
+		out.Stages = append(out.Stages, Stage{s.Stage, s.Done, Time(s.At), after(&p.Steps[0], s), s.Revision, s.Detail})
 	}
 	return out
+}
+
+// after returns the number of milliseconds from a step to a later one; nil if a time is not known, or
+// belongs to an earlier report of the pod.
+func after(source, s *trace.Step) *int64 {
+	took := s.At.UnixMilli() - source.At.UnixMilli()
+	if !s.Own || s.At.IsZero() || source.At.IsZero() || took < 0 {
+		return nil
+	}
+	return &took
 }

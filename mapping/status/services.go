@@ -62,6 +62,9 @@ func ServicesOf(store *coe.Store, s mapping.Settings) (out Services) {
 	return out
 }
 
+// atNodes reports whether the address of an exposed port means every address of the nodes.
+func atNodes(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }
+
 func serviceOf(r *mapping.Reach) Service {
 	out := Service{
 		UID: r.Service.UID, Namespace: r.Service.Namespace, Name: r.Service.Name, Cluster: r.Cluster, Ready: r.Ready, Draining: r.Draining,
@@ -76,19 +79,21 @@ func serviceOf(r *mapping.Reach) Service {
 		e := &r.Exposed[i]
 		one := Exposed{
 			Way: ByNodePort, Address: e.Address, Protocol: e.Protocol, Port: e.Port, ServicePort: e.To.Port(), Restricted: e.Restricted, Sources: e.Sources,
-			Nodes: slices.SortedFunc(maps.Keys(e.Endpoints), netip.Addr.Compare),
+		}
+		if e.Local {
+			one.Nodes = slices.SortedFunc(maps.Keys(e.Endpoints), netip.Addr.Compare)
 		}
 		switch {
 		case slices.Contains(r.Service.LoadBalancerIPs, e.Address):
 			one.Way = ByLoadBalancer
-		case e.Address.IsValid() && !e.Address.IsUnspecified():
+		case !atNodes(e.Address):
 			one.Way = ByExternalAddress
 		}
 		out.Exposed = append(out.Exposed, one)
 		for _, g := range r.Gateways {
-			if !e.Address.IsValid() && (!e.Local || slices.Contains(one.Nodes, g.Node)) {
+			if atNodes(e.Address) && g.Leads(e.To.Addr()) && (!e.Local || slices.Contains(one.Nodes, g.Node)) {
 				at := one
-				at.Way, at.Address = ByGateway, g.Address.Addr()
+				at.Way, at.Address = ByGateway, g.In(e.To.Addr()).Address.Addr()
 				if e.Local {
 					at.Nodes = []netip.Addr{g.Node}
 				}

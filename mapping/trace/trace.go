@@ -27,6 +27,13 @@ const (
 	Confirmed Stage = "confirmed" // the network has them, as far as the backend reports, and the agents know
 )
 
+// The stages after Confirmed, if the network reports them.
+const (
+	Translated Stage = "translated" // the network's controller has computed what the pod needs
+	Bound      Stage = "bound"      // the pod's node has claimed its port
+	Installed  Stage = "installed"  // the switch of the node has the pod's flows
+)
+
 // Step is what a stage knows of a pod.
 type Step struct {
 	Stage Stage
@@ -34,6 +41,8 @@ type Step struct {
 	// At is the time when the pod reached the stage, or when the stage last processed the
 	// pod's namespace; zero if unknown.
 	At time.Time
+	// Own says that At is the pod's own time.
+	Own bool
 	// Revision is the datastore's revision; in stage Source of a pod from Kubernetes, the
 	// API server's resourceVersion. Empty if there is none.
 	Revision string
@@ -47,7 +56,7 @@ type Pod struct {
 	Pod    *coe.Pod
 	Origin coe.Origin
 	Leases []*coe.Lease // of its interfaces, in their order
-	Steps  []Step       // one for each stage
+	Steps  []Step       // one for each stage, in their order
 	// Missing is the first stage that is not done. It is empty if all are done, and for a
 	// pod without a network of its own.
 	Missing Stage
@@ -92,9 +101,21 @@ type Namespace struct {
 	// if it is not confirmed.
 	Confirmed func(*coe.Lease) (at time.Time, revision int64, ok bool)
 
+	// Network returns how far the network is with the interface of a lease; nil if it does not
+	// report that.
+	Network func(*coe.Lease) *Progress
+
 	// unmapped and rejected hold the text of the first of the Problems with each thing;
 	// rejected those that the backend reports.
 	unmapped, rejected map[thing]string
+}
+
+// Progress is how far the network is with an interface.
+type Progress struct {
+	// Written is when the backend got the interface; zero if unknown.
+	Written time.Time
+	// Steps are the stages after Confirmed, in their order. All interfaces have the same.
+	Steps []Step
 }
 
 // thing identifies the subject of a problem.
@@ -121,7 +142,9 @@ func (n *Namespace) pod(p *coe.Pod) Pod {
 		t.Steps = []Step{n.source(&t), {Stage: Address}, {Stage: Mapped}, {Stage: Wanted}, {Stage: Written}, {Stage: Confirmed}}
 		return t
 	}
-	t.Steps = []Step{n.source(&t), n.address(&t), n.mapped(&t), n.wanted(&t), n.written(&t), n.confirmed(&t)}
+	reported := n.progress(&t)
+	t.Steps = []Step{n.source(&t), n.address(&t), n.mapped(&t), n.wanted(&t), n.written(&t, reported), n.confirmed(&t)}
+	t.Steps = append(t.Steps, network(reported)...)
 	if i := slices.IndexFunc(t.Steps, func(s Step) bool { return !s.Done }); i >= 0 {
 		t.Missing = t.Steps[i].Stage
 		for j := i + 1; j < len(t.Steps); j++ {
@@ -132,7 +155,7 @@ func (n *Namespace) pod(p *coe.Pod) Pod {
 }
 
 func (n *Namespace) source(t *Pod) Step {
-	s := Step{Stage: Source, Done: true, At: t.Pod.Reported.At, Revision: t.Pod.Reported.Revision}
+	s := Step{Stage: Source, Done: true, At: t.Pod.Reported.At, Own: true, Revision: t.Pod.Reported.Revision}
 	switch {
 	case t.Pod.NoNetwork:
 		s.Detail = "it has no network of its own: it uses the network of its node, or has finished"
@@ -147,7 +170,7 @@ func (n *Namespace) source(t *Pod) Step {
 }
 
 func (n *Namespace) address(t *Pod) Step {
-	s := Step{Stage: Address, Done: len(t.Leases) == len(t.Pod.AllInterfaces())}
+	s := Step{Stage: Address, Own: true, Done: len(t.Leases) == len(t.Pod.AllInterfaces())}
 	if !s.Done {
 		s.Detail = n.unmapped[thing{"pod", t.Pod.UID}]
 		return s
@@ -200,7 +223,7 @@ func (n *Namespace) wanted(t *Pod) Step {
 	return s
 }
 
-func (n *Namespace) written(t *Pod) Step {
+func (n *Namespace) written(t *Pod, reported []*Progress) Step {
 	s := Step{Stage: Written, Done: true, At: n.ReachedAt, Revision: revision(n.Reached)}
 	for _, l := range t.Leases {
 		for _, k := range keys(l) {
@@ -212,11 +235,57 @@ func (n *Namespace) written(t *Pod) Step {
 	if !s.Done && n.Failure != "" {
 		s.Detail = n.Failure
 	}
+	if at, known := writtenAt(reported); known && s.Done {
+		s.At, s.Own = at, true
+	}
 	return s
 }
 
+// progress returns how far the network is with each interface; nil if it does not report that for all.
+func (n *Namespace) progress(t *Pod) (all []*Progress) {
+	for _, l := range t.Leases {
+		p := n.Network(l)
+		if p == nil {
+			return nil
+		}
+		all = append(all, p)
+	}
+	return all
+}
+
+// writtenAt returns when the backend got the last of the interfaces.
+func writtenAt(reported []*Progress) (last time.Time, known bool) {
+	for _, p := range reported {
+		if p.Written.IsZero() {
+			return last, false
+		}
+		if p.Written.After(last) {
+			last = p.Written
+		}
+	}
+	return last, len(reported) > 0
+}
+
+// network returns the stages after Confirmed. Each is done when it is done for all interfaces.
+func network(reported []*Progress) (all []Step) {
+	for _, p := range reported {
+		if all == nil {
+			all = p.Steps
+			continue
+		}
+		for i, s := range p.Steps {
+			switch last := &all[i]; {
+			case !last.Done:
+			case !s.Done, s.At.IsZero(), !last.At.IsZero() && s.At.After(last.At):
+				*last = s
+			}
+		}
+	}
+	return all
+}
+
 func (n *Namespace) confirmed(t *Pod) Step {
-	s := Step{Stage: Confirmed, Done: true}
+	s := Step{Stage: Confirmed, Done: true, Own: true}
 	for _, l := range t.Leases {
 		at, rev, ok := n.Confirmed(l)
 		if !ok {
@@ -232,8 +301,8 @@ func (n *Namespace) confirmed(t *Pod) Step {
 // unconfirmed returns the reason why a lease whose objects the backend has is not
 // confirmed.
 func (n *Namespace) unconfirmed(l *coe.Lease) string {
-	for _, k := range keys(l) {
-		if !n.Supported.Has(k.Kind) {
+	for _, k := range append(keys(l), netvirt.NodePort{ELAN: netvirt.ELANName(l.Node, l.Namespace)}.Key()) {
+		if n.Model[k] == nil || !n.Supported.Has(k.Kind) {
 			continue
 		}
 		if lacks := n.Lacks(n.Model[k]); lacks != "" {

@@ -49,6 +49,7 @@ func world() *Namespace {
 	n.mapAll()
 	n.Has = func(k netvirt.Key) netvirt.Object { return n.Model[k] }
 	n.Lacks = func(netvirt.Object) string { return "" }
+	n.Network = func(*coe.Lease) *Progress { return nil }
 	return n
 }
 
@@ -66,12 +67,12 @@ func TestAllStages(t *testing.T) {
 	require.Empty(t, p.Missing)
 	require.Equal(t, Confirmed, p.Reached())
 	require.Equal(t, []Step{
-		{Source, true, saidAt, "4711", "reported by kubernetes, on node worker-1"},
-		{Address, true, chosenAt, "", "10.11.0.3 of 10.11.0.0/29, 0a:58:0a:0b:00:03"},
-		{Mapped, true, laterAt, "8", "interface shop:web"},
-		{Wanted, true, laterAt, "8", "5 objects"},
-		{Written, true, laterAt, "7", ""},
-		{Confirmed, true, laterAt, "12", ""},
+		{Source, true, saidAt, true, "4711", "reported by kubernetes, on node worker-1"},
+		{Address, true, chosenAt, true, "", "10.11.0.3 of 10.11.0.0/29, 0a:58:0a:0b:00:03"},
+		{Mapped, true, laterAt, false, "8", "interface shop:web"},
+		{Wanted, true, laterAt, false, "8", "5 objects"},
+		{Written, true, laterAt, false, "7", ""},
+		{Confirmed, true, laterAt, true, "12", ""},
 	}, p.Steps)
 }
 
@@ -168,4 +169,58 @@ func TestNoNetwork(t *testing.T) {
 	require.Equal(t, Source, p.Reached())
 	require.Contains(t, p.Steps[0].Detail, "it has no network of its own")
 	require.Equal(t, []Step{{Stage: Address}, {Stage: Mapped}, {Stage: Wanted}, {Stage: Written}, {Stage: Confirmed}}, p.Steps[1:])
+}
+
+// The network's stages come after confirmed, and each is the last of all interfaces.
+func TestNetworkStages(t *testing.T) {
+	at := func(seconds int) time.Time { return laterAt.Add(time.Duration(seconds) * time.Second) }
+	done := func(stage Stage, seconds int) Step { return Step{Stage: stage, Done: true, At: at(seconds), Own: true} }
+	unknown := Step{Stage: Bound, Done: true, Own: true}
+	missing := Step{Stage: Bound, Own: true, Detail: "no node has claimed the port"}
+	for _, c := range []struct {
+		name                   string
+		interface1, interface2 *Progress
+		written                Step
+		network                []Step
+		missing                Stage
+	}{
+		{
+			"two interfaces",
+			&Progress{at(1), []Step{done(Translated, 2), done(Bound, 5)}},
+			&Progress{at(3), []Step{done(Translated, 4), done(Bound, 4)}},
+			Step{Written, true, at(3), true, "7", ""}, []Step{done(Translated, 4), done(Bound, 5)}, "",
+		},
+		{
+			"unknown times",
+			&Progress{time.Time{}, []Step{done(Bound, 5)}}, &Progress{at(3), []Step{unknown}},
+			Step{Written, true, laterAt, false, "7", ""}, []Step{unknown}, "",
+		},
+		{
+			"one is missing",
+			&Progress{at(1), []Step{done(Translated, 2), done(Bound, 5), done(Installed, 6)}},
+			&Progress{at(3), []Step{done(Translated, 4), missing, {Stage: Installed}}},
+			Step{Written, true, at(3), true, "7", ""},
+			[]Step{done(Translated, 4), missing, {Stage: Installed, Detail: "waits for bound"}}, Bound,
+		},
+		{"one is not known", &Progress{at(1), []Step{done(Translated, 2)}}, nil, Step{Written, true, laterAt, false, "7", ""}, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			n := world()
+			second := *n.View.Leases[0]
+			second.InterfaceUID = "second"
+			pod := *n.View.Pods[0]
+			pod.Interfaces = []coe.PodInterface{{UID: podUID}, {UID: "second"}}
+			n.View.Pods[0], n.View.Leases = &pod, append(n.View.Leases, &second)
+			n.Network = func(l *coe.Lease) *Progress {
+				if l.InterfaceUID == "second" {
+					return c.interface2
+				}
+				return c.interface1
+			}
+			p := n.Pods()[0]
+			require.Equal(t, c.written, p.Steps[4])
+			require.Equal(t, c.network, append([]Step(nil), p.Steps[6:]...))
+			require.Equal(t, c.missing, p.Missing)
+		})
+	}
 }

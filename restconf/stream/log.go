@@ -1,6 +1,7 @@
 package stream
 
 import (
+	"bytes"
 	"container/list"
 	"maps"
 	"slices"
@@ -62,7 +63,7 @@ type feed struct {
 	cursors map[*Cursor]struct{}
 }
 
-// entry is the latest event of a key.
+// entry is the latest event of a key. Streams with the same event of a key share it, so it is not changed.
 type entry struct {
 	key      string
 	revision int64
@@ -137,11 +138,14 @@ func (l *Log) Apply(revision int64, changes []Change) {
 }
 
 func (l *Log) apply(now time.Time, changes []Change) {
+	latest := map[string]*entry{}
 	for _, c := range changes {
-		l.feed(c.Stream).put(&entry{
-			key: c.Key, revision: l.revision, gone: c.Gone,
-			event: Event{Time: now, Name: c.Name, Content: c.Content},
-		})
+		e := latest[c.Key]
+		if e == nil || e.gone != c.Gone || e.event.Name != c.Name || !bytes.Equal(e.event.Content, c.Content) {
+			e = &entry{key: c.Key, revision: l.revision, gone: c.Gone, event: Event{Time: now, Name: c.Name, Content: c.Content}}
+			latest[c.Key] = e
+		}
+		l.feed(c.Stream).put(e)
 		if c.Gone {
 			l.graves = append(l.graves, grave{c.Stream, c.Key, l.revision})
 		}

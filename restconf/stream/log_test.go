@@ -148,3 +148,16 @@ func TestResetTellsAll(t *testing.T) {
 	require.Empty(t, l.feeds)
 	require.Empty(t, l.Streams())
 }
+
+// Streams with the same event share it: thousands of ports of services are on the streams of all nodes.
+func TestSharedEvents(t *testing.T) {
+	l := newLog(0)
+	l.Reset(10, []Change{change("a", "1", "x"), change("b", "1", "y"), change("c", "1", "y"), change("c", "2", "y")})
+	of := func(stream, key string) *entry { return l.feeds[stream].keys[key].Value.(*entry) }
+	require.Same(t, of("b", "1"), of("c", "1"))
+	require.Equal(t, "x", string(of("a", "1").event.Content))
+	require.Equal(t, "2", of("c", "2").key)
+	l.Apply(11, []Change{change("a", "1", ""), change("b", "1", ""), change("c", "1", "z")})
+	require.Same(t, of("a", "1"), of("b", "1"))
+	require.False(t, of("c", "1").gone)
+}

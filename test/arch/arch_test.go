@@ -71,7 +71,7 @@ var rules = map[string]rule{
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn": {
 		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/reads"},
-		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
+		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-json-experiment/json", "github.com/google/uuid"},
 		"backends see neither Kubernetes nor coe",
 	},
 	"mapping/backend/ovn/codec": {
@@ -125,6 +125,8 @@ var rules = map[string]rule{
 		"connects the node itself; knows of pods only their records and host ports",
 	},
 	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types", "golang.org/x/sys/unix"}, "between plugin and agent"},
+	"cni/unixctl": {nil, nil, "asks daemons; does not know what the answers mean"},
+	"cni/daemons": {[]string{"cni/unixctl"}, []string{"github.com/prometheus/client_golang"}, "metrics of daemons; knows neither the agent nor the bridge"},
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
@@ -136,7 +138,7 @@ var rules = map[string]rule{
 		"a process of its own on each node: knows the bridge only through cni/uplink",
 	},
 	"cni/doctor": {
-		[]string{"cni/agent", "cni/call", "cni/links", "cni/nic", "cni/ovs", "cni/uplink"},
+		[]string{"cni/agent", "cni/call", "cni/links", "cni/nic", "cni/ovs", "cni/unixctl", "cni/uplink"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
@@ -264,7 +266,7 @@ var rules = map[string]rule{
 	},
 	"cmd/coe-bridge/node": {
 		[]string{
-			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/doctor", "cni/install", "cni/links",
+			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/daemons", "cni/doctor", "cni/install", "cni/links",
 			"cni/nic", "cni/node", "cni/ovs", "cni/uplink", "files", "restconf/client",
 		},
 		[]string{

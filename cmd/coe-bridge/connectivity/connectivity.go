@@ -66,8 +66,9 @@ func newTest() *cobra.Command {
 		Short: "Check every path between pods, services, nodes and the outside",
 		Long: `test creates a namespace with a client, a server and a client on the host network on each of
 some nodes. It checks each path between pods, services and nodes, by name, out of the
-cluster, and under network policies, with TCP and UDP, in each address family that pods
-have. Then it removes the namespace, also when it is interrupted.
+cluster, from this machine to NodePorts, and under network policies, with TCP and UDP, in
+each address family that pods have. Then it removes the namespace, also when it is
+interrupted.
 
 It works with any network plugin. You need the right to create namespaces, pods, services
 and network policies, and to run programs in pods. The pods need one image, which the

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/files"
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 )
@@ -18,6 +19,7 @@ import (
 // Backends has the flags that say how each backend is reached.
 type Backends struct {
 	OVNNB, ODLURL       string
+	ovnSB               string // see RegisterSouthbound
 	ovnLayout           string
 	odlAuth, odlDialect string
 	ovnTLS, odlTLS      TLS
@@ -40,30 +42,42 @@ func (f *Backends) Register(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("odl-dialect", cobra.FixedCompletions(odl.Dialects(), cobra.ShellCompDirectiveNoFileComp))
 }
 
+// RegisterSouthbound adds --ovn-sb to a command.
+func (f *Backends) RegisterSouthbound(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.ovnSB, "ovn-sb", "", "OVN southbound database, only to follow how far OVN is with each pod: as --ovn-nb, with the same certificate; empty for less detail in trace and metrics")
+}
+
 // RegisterLayout adds --ovn-layout to a command.
 func RegisterLayout(cmd *cobra.Command, layout *string) {
 	cmd.Flags().StringVar(layout, "ovn-layout", string(ovn.LayoutELAN),
-		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node, without isolated namespaces")
+		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node")
 	_ = cmd.RegisterFlagCompletionFunc("ovn-layout", cobra.FixedCompletions(
 		[]string{string(ovn.LayoutELAN), string(ovn.LayoutNode)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Layout returns the layout of a backend with the isolation of settings.
-func Layout(text string, isolated bool) (ovn.Layout, error) {
+// Layout returns the layout of OVN.
+func Layout(text string) (ovn.Layout, error) {
 	layout, err := ovn.ParseLayout(text)
 	if err != nil {
 		return "", fmt.Errorf("--ovn-layout: %w", err)
 	}
-	if layout == ovn.LayoutNode && isolated {
-		return "", errors.New("--ovn-layout node does not isolate namespaces: use --isolation none, or --ovn-layout elan")
-	}
 	return layout, nil
 }
 
-// All returns the configuration of each named backend, for namespaces that are isolated or not. A name must not be
-// repeated.
-func (f *Backends) All(names []string, isolated bool, follow *files.Follower) (all []bridge.BackendConfig, err error) {
-	layout, err := Layout(f.ovnLayout, isolated)
+// Isolation returns how the named backends keep namespaces apart.
+func (f *Backends) Isolation(names []string, i mapping.Isolation) (mapping.Isolation, error) {
+	if ovn.Layout(f.ovnLayout) != ovn.LayoutNode || i == mapping.IsolationNone {
+		return i, nil
+	}
+	if !slices.Equal(names, []string{"ovn"}) {
+		return i, errors.New("--isolation namespace: with --ovn-layout node use --backend ovn alone, or --ovn-layout elan")
+	}
+	return i.OnSwitches(true), nil
+}
+
+// All returns the configuration of each named backend. A name must not be repeated.
+func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.BackendConfig, err error) {
+	layout, err := Layout(f.ovnLayout)
 	if err != nil {
 		return nil, err
 	}
@@ -88,13 +102,13 @@ func (f *Backends) All(names []string, isolated bool, follow *files.Follower) (a
 func (f *Backends) config(name string, follow *files.Follower) (cfg bridge.BackendConfig, err error) {
 	cfg = bridge.BackendConfig{
 		Name: name,
-		OVN:  ovn.Config{Endpoints: f.OVNNB},
+		OVN:  ovn.Config{Endpoints: f.OVNNB, Southbound: f.ovnSB},
 		ODL:  odl.Config{URLs: f.ODLURL, AuthFile: f.odlAuth, Dialect: f.odlDialect},
 	}
 	switch {
 	case name == "odl" && f.ODLURL == "":
 		err = errors.New("backend odl is given without --odl-url: name the URL of OpenDaylight, as in --odl-url http://192.168.33.5:8181")
-	case name == "ovn" && strings.Contains(f.OVNNB, "ssl:"):
+	case name == "ovn" && strings.Contains(f.OVNNB+f.ovnSB, "ssl:"):
 		cfg.OVN.TLS, err = f.tlsOfOVN(follow)
 	case name == "odl" && strings.Contains(f.ODLURL, "https:"):
 		var client *files.Client
@@ -108,7 +122,11 @@ func (f *Backends) config(name string, follow *files.Follower) (cfg bridge.Backe
 // tlsOfOVN returns the TLS settings of ssl: endpoints. Certificates of OVN name no hosts.
 func (f *Backends) tlsOfOVN(follow *files.Follower) (*tls.Config, error) {
 	if f.ovnTLS.CA.Path == "" {
-		return nil, errors.New("--ovn-nb ssl: is given without --ovn-ca: a server's certificate is judged by its CA alone")
+		flag := "--ovn-sb"
+		if strings.Contains(f.OVNNB, "ssl:") {
+			flag = "--ovn-nb"
+		}
+		return nil, fmt.Errorf("%s ssl: is given without --ovn-ca: a server's certificate is judged by its CA alone", flag)
 	}
 	client, err := f.ovnTLS.Client(follow)
 	if err != nil {

@@ -5,30 +5,42 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 )
 
 func TestLayout(t *testing.T) {
-	for name, c := range map[string]struct {
-		text     string
-		isolated bool
-		want     ovn.Layout
-		err      string
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		got, err := Layout(string(layout))
+		require.NoError(t, err)
+		require.Equal(t, layout, got)
+	}
+	_, err := Layout("vpn")
+	require.ErrorContains(t, err, `--ovn-layout: layout "vpn": want elan or node`)
+}
+
+// TestIsolation: with a switch for each node, ACLs keep namespaces apart. Other backends cannot.
+func TestIsolation(t *testing.T) {
+	for _, c := range []struct {
+		layout   string
+		backends []string
+		want     mapping.Isolation
 	}{
-		"elan":           {"elan", false, ovn.LayoutELAN, ""},
-		"elan, isolated": {"elan", true, ovn.LayoutELAN, ""},
-		"node":           {"node", false, ovn.LayoutNode, ""},
-		"node, isolated": {"node", true, "", "does not isolate namespaces: use --isolation none"},
-		"another":        {"vpn", false, "", `--ovn-layout: layout "vpn": want elan or node`},
+		{"elan", []string{"ovn", "odl"}, mapping.IsolationNamespace},
+		{"node", []string{"ovn"}, mapping.IsolationACLs},
+		{"node", []string{"ovn", "odl"}, ""},
+		{"node", []string{"odl"}, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			got, err := Layout(c.text, c.isolated)
-			if c.err != "" {
-				require.ErrorContains(t, err, c.err)
-				return
-			}
+		f := Backends{ovnLayout: c.layout}
+		got, err := f.Isolation(c.backends, mapping.IsolationNamespace)
+		if c.want == "" {
+			require.ErrorContains(t, err, "use --backend ovn alone")
+		} else {
 			require.NoError(t, err)
 			require.Equal(t, c.want, got)
-		})
+		}
+		got, err = f.Isolation(c.backends, mapping.IsolationNone)
+		require.NoError(t, err)
+		require.Equal(t, mapping.IsolationNone, got)
 	}
 }

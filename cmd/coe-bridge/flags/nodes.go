@@ -144,7 +144,7 @@ func (f *Nodes) setNetwork(cfg *ipam.NodesConfig, pools []dhcppool.Pool) error {
 			return fmt.Errorf("--no-masquerade %s: pods leave the cluster by IPv6 only if --node-network has an IPv6 prefix too", p)
 		}
 	}
-	taken := slices.Concat([]netip.Prefix{ipam.TransitLinks}, cfg.Pods, cfg.Services)
+	taken := slices.Concat(coe.OwnRanges(), cfg.Pods, cfg.Services)
 	for _, p := range pools {
 		taken = append(taken, p.Subnet)
 	}

@@ -38,6 +38,8 @@ func TestNodeFlags(t *testing.T) {
 		"IPv6":                  {Nodes{network: "fd00::/64"}, "want an IPv4 prefix, and an IPv6 prefix after it"},
 		"overlaps a pool":       {Nodes{network: "10.42.7.0/24"}, "it overlaps 10.42.0.0/16"},
 		"overlaps OVN's links":  {Nodes{network: "100.64.0.0/10"}, "it overlaps 100.64.0.0/11"},
+		"overlaps EgressIPs":    {Nodes{network: "169.254.64.0/20"}, "it overlaps 169.254.64.0/18"},
+		"overlaps isolation":    {Nodes{network: "100.96.0.0/16,fd63:6f65:6272::/64"}, "it overlaps fd63:6f65:6272::/96"},
 		"overlaps services":     {Nodes{network: "10.97.0.0/16", services: []string{"10.96.0.0/12"}}, "it overlaps 10.96.0.0/12"},
 		"services no prefix":    {Nodes{services: []string{"10.96.0.0"}}, "--service-network"},
 		"no range of ports":     {Nodes{nodePorts: NodePorts{text: "30000"}}, "--node-ports"},

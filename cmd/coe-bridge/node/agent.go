@@ -20,6 +20,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/daemons"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/node"
@@ -31,6 +32,7 @@ import (
 // agentFlags has the flags of coe-bridge agent.
 type agentFlags struct {
 	onNode
+	runDirs                     runDirs
 	healthListen                string
 	callDeadline, sweepInterval time.Duration
 	managers                    []string
@@ -53,14 +55,15 @@ the agent over a unix socket. It needs root, and the node's network namespace.
 The agent can attach the pods that it knows while the bridge is unreachable.
 With --install-cni it installs coe-cni and the network configuration list itself.
 The node answers on the host ports of pods that the bridge allows (--host-ports there).
-/healthz, /readyz and /metrics are on --health-listen.
+/healthz, /readyz and /metrics are on --health-listen. The metrics include those of Open vSwitch
+and OVN on this node.
 
 With --backend odl, OpenDaylight programs the switch, and ovn-controller must not run.
 The agent connects the switch to --ovs-manager, with the node's address as the end of its
 tunnels. Without --ovs-manager, set manager and other_config:local_ip yourself. A pod is
 attached when the bridge reports that OpenDaylight has programmed it, so both must be
-reachable then; attached pods need neither. Two things need OVN: the management port coe0
-(from the node to pods, from pods to nodes and beyond), and cluster IPs of services.`,
+reachable then; attached pods need neither. Nodes reach pods, and lead pods to services, by
+IPv4 alone there. EgressIPs and gateways need OVN.`,
 		Example: `  # the node 192.168.33.11, of a bridge with two replicas
   coe-bridge agent --bridge https://192.168.33.1:8181,https://192.168.33.2:8181 \
     --node-address 192.168.33.11 --ca-file ca.pem --cert node.pem --key node-key.pem
@@ -82,6 +85,7 @@ reachable then; attached pods need neither. Two things need OVN: the management 
 func (f *agentFlags) register(cmd *cobra.Command) {
 	set := cmd.Flags()
 	f.onNode.register(cmd)
+	f.runDirs.register(set)
 	set.StringVar(&f.healthListen, "health-listen", "127.0.0.1:8182", "address of /healthz, /readyz and /metrics; empty for none")
 	set.DurationVar(&f.callDeadline, "call-deadline", 30*time.Second, "timeout of a call of coe-cni")
 	set.DurationVar(&f.sweepInterval, "sweep-interval", time.Minute, "interval of the search for leftovers of deleted pods")
@@ -141,9 +145,11 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 		return p, fmt.Errorf("open the node's network namespace: %w", err)
 	}
 	p.registry = prometheus.NewRegistry()
-	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files)
+	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), p.files,
+		daemons.New(daemons.Config{OVSRunDir: f.runDirs.ovs, OVNRunDir: f.runDirs.ovn, OVN: f.backend == ovs.OVN}))
 	p.own = node.New(node.Config{
-		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), OpenDaylight: f.backend == ovs.OpenDaylight, Log: log, Registry: p.registry,
+		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), OpenDaylight: f.backend == ovs.OpenDaylight,
+		Managers: f.managers, Log: log, Registry: p.registry,
 		MTU: func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
 	})
 	p.agent, err = agent.New(agent.Config{

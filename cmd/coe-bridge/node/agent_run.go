@@ -109,13 +109,16 @@ func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger
 		return err
 	}
 	defer func() { _ = l.Close() }()
-	if err := installed.Remove(); err != nil { // first: no more calls must come
-		return err
-	}
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
 	running.Go(func() { p.ovs.Run(ctx) })
+	if err := p.nics.CheckCleanup(ctx); err != nil {
+		return fmt.Errorf("nothing was removed: %w", err)
+	}
+	if err := installed.Remove(); err != nil { // first: no more calls must come
+		return err
+	}
 	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx), p.nics.Cleanup(ctx)); err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ import (
 // doctorFlags has the flags of coe-bridge doctor.
 type doctorFlags struct {
 	onNode
-	ovsRunDir, ovnRunDir  string
+	runDirs               runDirs
 	cniBinDir, cniConfDir string
 	timeout               time.Duration
 	output                output.Format
@@ -52,8 +52,7 @@ The exit status is 1 if a failure prevents pods from being attached.`,
 func (f *doctorFlags) register(cmd *cobra.Command) {
 	f.onNode.register(cmd)
 	set := cmd.Flags()
-	set.StringVar(&f.ovsRunDir, "ovs-run-dir", "/run/openvswitch", "folder with the control socket of ovs-vswitchd")
-	set.StringVar(&f.ovnRunDir, "ovn-run-dir", "/run/ovn", "folder with the control socket of ovn-controller")
+	f.runDirs.register(set)
 	set.StringVar(&f.cniBinDir, "cni-bin-dir", "/opt/cni/bin", binDirUsage)
 	set.StringVar(&f.cniConfDir, "cni-conf-dir", "/etc/cni/net.d", confDirUsage)
 	set.DurationVar(&f.timeout, "timeout", 5*time.Second, "timeout of each check")
@@ -81,7 +80,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	defer func() { _ = node.Close() }()
 	findings := doctor.Examine(ctx, doctor.Config{
 		Switch: s, Uplink: up, NICs: f.mover(s, node, quiet), Anonymous: f.user == "" && f.tokenFile == "" && f.tls.Cert.Path == "", Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node, Settings: links.Settings(f.settings),
-		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.ovsRunDir, OVNRunDir: f.ovnRunDir,
+		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.runDirs.ovs, OVNRunDir: f.runDirs.ovn,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})
 	findings = append(findings, certificateFindings(follow)...)

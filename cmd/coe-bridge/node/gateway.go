@@ -142,9 +142,7 @@ since the boot stay where they are.`,
 }
 
 // run moves the NIC or the bridge with each name. A failure does not stop the others, and the end of ctx does.
-// A lost terminal ends nothing: it is possibly reached by the NIC.
 func (f *gatewayFlags) run(ctx context.Context, stdout io.Writer, names []string, move func(*nic.Mover, context.Context, string, bool) ([]nic.Step, error)) error {
-	signal.Ignore(syscall.SIGHUP)
 	return f.withMover(ctx, func(mover *nic.Mover) (err error) {
 		for _, name := range names {
 			steps, failed := move(mover, ctx, name, f.dryRun)
@@ -169,8 +167,10 @@ func (f *onSwitch) withMover(ctx context.Context, do func(*nic.Mover) error) err
 	return f.withSwitch(ctx, func(s switchOfNode) error { return do(s.mover) })
 }
 
-// withSwitch calls do with a connection to the switch, which does not end with ctx.
+// withSwitch calls do with a connection to the switch, which does not end with ctx. A lost terminal ends nothing: it is possibly
+// reached by a NIC that moves.
 func (f *onSwitch) withSwitch(ctx context.Context, do func(switchOfNode) error) error {
+	signal.Ignore(syscall.SIGHUP)
 	quiet := slog.New(slog.DiscardHandler) // errors are returned
 	vswitch, err := ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Log: quiet})
 	if err != nil {

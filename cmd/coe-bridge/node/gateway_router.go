@@ -29,9 +29,9 @@ type routerFlags struct {
 	bridge flags.Bridge
 	node   string
 
-	nic, onBridge, address, nextHop string
-	pinned                          []string
-	services                        bool
+	nic, onBridge               string
+	addresses, nextHops, pinned []string
+	services                    bool
 }
 
 func newGatewayInit() *cobra.Command {
@@ -46,7 +46,8 @@ The pods of this node leave by it with the gateway's address, and so do the pods
 A NIC that serves nothing else is named with --physical-interface. It joins a bridge of Open
 vSwitch, as with nics-to-bridge. A NIC that the node uses too joins its bridge first
 (coe-bridge gateway nics-to-bridge), and --bridge-interface names the bridge. In both cases
---physical-ip is an address that no machine has, in the network of the NIC.
+--physical-ip is an address that no machine has, in the network of the NIC. With an IPv6 address
+and an IPv6 router beside the IPv4 ones, pods leave by IPv6 too.
 
 Run it on the node, as root. It changes this node first, and then configures the gateway at the
 bridge, which needs a user with the role writer. Running it again changes only what differs. If
@@ -55,6 +56,7 @@ if the gateway does not work afterwards.`,
 		Example: `  coe-bridge gateway init --node-address 10.33.74.10 --physical-interface eth1 --physical-ip 10.33.75.138/24 --default-gw 10.33.75.253 --dry-run
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --services
+  coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24,2001:db8:74::138/64 --default-gw 10.33.74.253,fe80::1
   coe-bridge gateway init --node-address 10.33.74.10 --bridge-interface breth0 --physical-ip 10.33.74.138/24 --default-gw 10.33.74.253 --rampout-ip-subnets 10.42.1.0/24,10.42.2.0/24`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -68,8 +70,8 @@ if the gateway does not work afterwards.`,
 	f.register(cmd)
 	cmd.Flags().StringVar(&f.nic, "physical-interface", "", "NIC of this node that serves the gateway alone")
 	cmd.Flags().StringVar(&f.onBridge, "bridge-interface", "", "bridge of Open vSwitch with a NIC that this node uses too")
-	cmd.Flags().StringVar(&f.address, "physical-ip", "", "address of the gateway with the length of its network, such as 10.33.74.138/24")
-	cmd.Flags().StringVar(&f.nextHop, "default-gw", "", "router of that network")
+	cmd.Flags().StringSliceVar(&f.addresses, "physical-ip", nil, "IPv4 address of the gateway with the length of its network, such as 10.33.74.138/24; an IPv6 address after it is optional")
+	cmd.Flags().StringSliceVar(&f.nextHops, "default-gw", nil, "router of that network, for each address of --physical-ip")
 	cmd.Flags().StringSliceVar(&f.pinned, "rampout-ip-subnets", nil, "ranges of pods that leave by this gateway although they are on other nodes")
 	cmd.Flags().BoolVar(&f.services, "services", false, "clients outside reach services by this gateway: node ports at --physical-ip, and external addresses that are routed to it")
 	return cmd
@@ -98,43 +100,6 @@ func (f *routerFlags) register(cmd *cobra.Command) {
 	f.gatewayFlags.register(cmd)
 	f.bridge.Register(cmd)
 	cmd.Flags().StringVar(&f.node, "node-address", "", "address of this node in the bridge")
-}
-
-// gatewayEntry is an entry of coe-gateways:gateways.
-type gatewayEntry struct {
-	Node    netip.Addr     `json:"node"`
-	Chassis string         `json:"chassis"`
-	Address netip.Addr     `json:"address"`
-	Length  int            `json:"prefix-length"`
-	NextHop netip.Addr     `json:"next-hop"`
-	Pinned  []netip.Prefix `json:"pinned-subnets,omitempty"`
-
-	Services bool `json:"services,omitempty"`
-}
-
-// wanted returns the gateway of the flags, without its chassis.
-func (f *routerFlags) wanted() (e gatewayEntry, err error) {
-	if (f.nic == "") == (f.onBridge == "") {
-		return e, errors.New("name either a NIC with --physical-interface, or a bridge with --bridge-interface")
-	}
-	address, err := netip.ParsePrefix(f.address)
-	if err != nil {
-		return e, fmt.Errorf("--physical-ip: %w; want an address with the length of its network, such as 10.33.74.138/24", err)
-	}
-	e.Address, e.Length, e.Services = address.Addr(), address.Bits(), f.services
-	if e.NextHop, err = netip.ParseAddr(f.nextHop); err != nil {
-		return e, fmt.Errorf("--default-gw: %w", err)
-	}
-	for _, text := range f.pinned {
-		p, err := netip.ParsePrefix(strings.TrimSpace(text))
-		if err != nil {
-			return e, fmt.Errorf("--rampout-ip-subnets: %w", err)
-		}
-		e.Pinned = append(e.Pinned, p.Masked())
-	}
-	slices.SortFunc(e.Pinned, netip.Prefix.Compare)
-	e.Pinned = slices.Compact(e.Pinned)
-	return e, nil
 }
 
 // gatewayRouter changes this node, and the gateway at the bridge.
@@ -196,6 +161,11 @@ func (r *gatewayRouter) init(ctx context.Context, want gatewayEntry) (steps []st
 	if err := r.checkAddress(want.Address); err != nil {
 		return nil, err
 	}
+	if want.IPv6.IsValid() {
+		if err := r.checkAddress(want.IPv6); err != nil {
+			return nil, err
+		}
+	}
 	has, err := r.configured(ctx)
 	if err != nil {
 		return nil, err
@@ -216,7 +186,7 @@ func (r *gatewayRouter) init(ctx context.Context, want gatewayEntry) (steps []st
 				return steps, err
 			}
 		}
-		steps = append(steps, fmt.Sprintf("configure gateway %s/%d with next hop %s at %s", want.Address, want.Length, want.NextHop, r.central.URL))
+		steps = append(steps, fmt.Sprintf("configure gateway %s at %s", want.outside(), r.central.URL))
 	}
 	if r.flags.dryRun {
 		return steps, nil
@@ -328,19 +298,12 @@ func (r *gatewayRouter) attach(ctx context.Context) (steps []string, err error) 
 
 // reserve lets a NIC that serves the gateway alone join its bridge. It is recorded as such before.
 func (r *gatewayRouter) reserve(ctx context.Context, reserved bool) (steps []string, err error) {
-	name, bridge := r.flags.nic, nic.BridgeOf(r.flags.nic)
+	name := r.flags.nic
 	if !reserved {
-		for _, link := range []string{name, bridge} {
-			shared, err := r.hasAddresses(link)
-			if err != nil {
-				return nil, err
-			}
-			if shared {
-				return nil, fmt.Errorf("--physical-interface: %s has addresses, so it does not serve the gateway alone: remove them, or share the NIC (coe-bridge gateway nics-to-bridge %s, and --bridge-interface %s)",
-					link, name, bridge)
-			}
+		if err := r.checkNIC(ctx); err != nil {
+			return nil, err
 		}
-		if _, err := r.mover.Join(ctx, name, true); err != nil {
+		if _, err := r.mover.JoinAlone(ctx, name, true); err != nil {
 			return nil, err
 		}
 		if !r.flags.dryRun {
@@ -350,8 +313,31 @@ func (r *gatewayRouter) reserve(ctx context.Context, reserved bool) (steps []str
 		}
 		steps = append(steps, fmt.Sprintf("reserve NIC %s for the gateway", name))
 	}
-	joined, err := r.mover.Join(ctx, name, r.flags.dryRun)
+	joined, err := r.mover.JoinAlone(ctx, name, r.flags.dryRun)
 	return append(steps, texts(joined)...), err
+}
+
+// checkNIC fails if the node needs an address of the NIC.
+func (r *gatewayRouter) checkNIC(ctx context.Context) error {
+	var ports struct {
+		List []managementPort `json:"management-port"`
+	}
+	if err := r.central.Get(ctx, client.Confirmed, "coe-netvirt:management-ports", &ports); err != nil {
+		return err
+	}
+	internal, own := []netip.Addr{r.node}, []netip.Addr(nil)
+	for _, p := range ports.List {
+		if p.Node == r.node {
+			internal, own = append(internal, p.Second), append(own, p.IPv6, p.ServiceIPv6, p.EdgeIPv6)
+		}
+	}
+	name := r.flags.nic
+	why, err := r.mover.Needed(name, internal, own)
+	if err != nil || why == "" {
+		return err
+	}
+	return fmt.Errorf("--physical-interface: %s, so it does not serve the gateway alone: remove its addresses (those from routers: set net.ipv6.conf.%s.disable_ipv6 to 1), or share the NIC (coe-bridge gateway nics-to-bridge %s, and --bridge-interface %s)",
+		why, name, name, nic.BridgeOf(name))
 }
 
 func texts(steps []nic.Step) (all []string) {
@@ -392,15 +378,6 @@ func (r *gatewayRouter) mapNetwork(ctx context.Context, steps []string, bridge s
 		text = "unmap network " + ovs.GatewayNetwork
 	}
 	return append(steps, text), nil
-}
-
-// hasAddresses reports whether a link has an address that other links can use too.
-func (r *gatewayRouter) hasAddresses(name string) (has bool, err error) {
-	link, err := links.Look(r.netns, name)
-	if errors.Is(err, links.ErrNotFound) {
-		return false, nil
-	}
-	return slices.ContainsFunc(link.Addresses, func(p netip.Prefix) bool { return p.Addr().IsGlobalUnicast() }), err
 }
 
 // remove undoes init, and returns the steps.

@@ -41,6 +41,14 @@ func (f *onSwitch) register(set *pflag.FlagSet) {
 	set.StringVar(&f.settings, "net-settings", string(links.DefaultSettings), "folder of the kernel's network settings; in an unprivileged container, a mount of the node's /proc/sys/net")
 }
 
+// runDirs has the flags of the control sockets of daemons.
+type runDirs struct{ ovs, ovn string }
+
+func (f *runDirs) register(set *pflag.FlagSet) {
+	set.StringVar(&f.ovs, "ovs-run-dir", "/run/openvswitch", "folder with the control sockets of Open vSwitch")
+	set.StringVar(&f.ovn, "ovn-run-dir", "/run/ovn", "folder with the control sockets of OVN")
+}
+
 // nicDir is the folder of the records of NICs in bridges.
 func (f *onSwitch) nicDir() string { return filepath.Join(f.stateDir, "nics") }
 

@@ -49,7 +49,7 @@ docs/opendaylight.md has the commands.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from = movable[1-slices.Index(movable, to)]
-			ends, err := backend.All([]string{from, to}, false, flags.ReadOnce())
+			ends, err := backend.All([]string{from, to}, flags.ReadOnce())
 			if err != nil {
 				return err
 			}

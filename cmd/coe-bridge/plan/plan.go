@@ -48,6 +48,15 @@ manifests would change there: objects, rows, the connections that network polici
 close and open, and an estimate of the flows that all policies cost. The connections and
 the rows are those of the backend OVN, which enforces network policies.
 
+plan follows clients outside the cluster to the endpoints of services: which port of which
+address they ask, which source address the endpoint sees, and which of these clients its
+network policies admit. Give the settings of the bridge, such as --external-addresses.
+
+With --ovn-layout and --only layout, plan prints what a change to that layout from the
+other one costs OVN: rows, logical flows (an estimate) and blocks of addresses before the
+change, right after it, and when all pods have been created again; how many pods fit the
+pools; and the problems that the change makes. -f is not needed with a running cluster.
+
 plan reads Pod, Service, EndpointSlice, Node, Namespace, NetworkPolicy and List, and names
 the manifests that it skips. A pod or service without a uid gets one made from its name.
 A service with a selector and no EndpointSlice leads to the matching pods, as if they were
@@ -58,11 +67,20 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 		Example: `  coe-bridge plan -f pod.yaml --pool 10.11.0.0/16
   kubectl get nodes,pods,services,endpointslices -A -o yaml | coe-bridge plan -f - --only ovn
   coe-bridge plan -f policy.yaml --kubeconfig ~/.kube/config --only paths
+  coe-bridge plan -f service.yaml --kubeconfig ~/.kube/config --only ways
+  coe-bridge plan --kubeconfig ~/.kube/config --pool 10.11.0.0/16 --ovn-layout node --only layout
   coe-bridge plan -f pools.json -f pods.json -o yaml
   coe-bridge plan -f web.yaml # the output of get pods shop/web --documents
   echo '{"pod:pods":[{"uid":"8f2a6d5e-0000-4000-8000-000000000001","name":"web"}]}' | coe-bridge plan -f - # it names no node`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg.ChangeLayout = side == onlyLayout
+			if cfg.ChangeLayout && !cmd.Flags().Changed("ovn-layout") {
+				return errors.New("--only layout: name the layout to change to with --ovn-layout")
+			}
+			if len(files) == 0 && (!cfg.ChangeLayout || !cluster.IsGiven()) {
+				return errors.New("nothing to plan: name a file with -f, or - for standard input")
+			}
 			documents, err := readDocuments(cmd.InOrStdin(), files)
 			if err != nil {
 				return err
@@ -70,7 +88,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Mapping, err = settings.Settings(); err != nil {
 				return err
 			}
-			if cfg.Layout, err = flags.Layout(layout, cfg.Mapping.Isolated()); err != nil {
+			if cfg.Layout, err = flags.Layout(layout); err != nil {
 				return err
 			}
 			if cfg.Pools, err = pools.Parse(); err != nil {
@@ -95,9 +113,9 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 		},
 	}
 	cmd.Flags().StringArrayVarP(&files, "file", "f", nil, "file of Kubernetes manifests, or file for apply; - for standard input; may be repeated")
-	cmd.Flags().Var(&side, "only", "print only one side: netvirt, ovn or paths")
+	cmd.Flags().Var(&side, "only", "print only one side: netvirt, ovn, paths, ways or layout")
 	_ = cmd.RegisterFlagCompletionFunc("only", cobra.FixedCompletions(
-		[]string{string(onlyNetvirt), string(onlyOVN), string(onlyPaths)}, cobra.ShellCompDirectiveNoFileComp))
+		[]string{string(onlyNetvirt), string(onlyOVN), string(onlyPaths), string(onlyWays), string(onlyLayout)}, cobra.ShellCompDirectiveNoFileComp))
 	cluster.Register(cmd)
 	pools.Register(cmd)
 	cmd.Flags().BoolVar(&cfg.NodePools, "node-pod-cidrs", false, "use every node's pod-cidrs as pools for the pods on it")
@@ -111,7 +129,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 // verdict is an error if something cannot be mapped.
 func verdict(p *plan.Plan) error {
 	failed := 0
-	for _, problem := range p.Problems {
+	for _, problem := range allProblems(p) {
 		if problem.Reason != coe.NotEnforced {
 			failed++
 		}
@@ -123,9 +141,6 @@ func verdict(p *plan.Plan) error {
 }
 
 func readDocuments(stdin io.Reader, files []string) ([]plan.Document, error) {
-	if len(files) == 0 {
-		return nil, errors.New("nothing to plan: name a file with -f, or - for standard input")
-	}
 	known, err := entrykind.Load()
 	if err != nil {
 		return nil, err

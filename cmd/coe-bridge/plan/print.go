@@ -18,13 +18,15 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
 
-// only is the part of a plan that is printed: all, or one of its sides.
+// only is the part of a plan that is printed: one of its sides, or all except a change of the layout.
 type only string
 
 const (
 	onlyNetvirt only = "netvirt"
 	onlyOVN     only = "ovn"
 	onlyPaths   only = "paths"
+	onlyWays    only = "ways"
+	onlyLayout  only = "layout"
 )
 
 // String, Set and Type make it a flag.
@@ -32,16 +34,17 @@ func (o *only) String() string { return string(*o) }
 func (o *only) Type() string   { return "side" }
 func (o *only) Set(s string) error {
 	switch side := only(s); side {
-	case onlyNetvirt, onlyOVN, onlyPaths:
+	case onlyNetvirt, onlyOVN, onlyPaths, onlyWays, onlyLayout:
 		*o = side
 		return nil
 	}
-	return fmt.Errorf("want %s, %s or %s", onlyNetvirt, onlyOVN, onlyPaths)
+	return fmt.Errorf("want %s, %s, %s, %s or %s", onlyNetvirt, onlyOVN, onlyPaths, onlyWays, onlyLayout)
 }
 
 func (o only) netvirt() bool { return o == "" || o == onlyNetvirt }
 func (o only) ovn() bool     { return o == "" || o == onlyOVN }
 func (o only) paths() bool   { return o == "" || o == onlyPaths }
+func (o only) ways() bool    { return o == "" || o == onlyWays }
 
 // shownPlan is a plan as JSON and YAML show it.
 type shownPlan struct {
@@ -51,6 +54,8 @@ type shownPlan struct {
 	OVN      []plan.RowChange           `json:"ovn,omitzero"`
 	Paths    []shownPath                `json:"paths,omitzero"` // if there is a running cluster
 	Cost     *plan.CostChange           `json:"cost,omitempty"`
+	Ways     []plan.WayChange           `json:"ways,omitempty"`
+	Layout   *plan.LayoutChange         `json:"layout,omitempty"` // only with --only layout
 	Problems []coe.Problem              `json:"problems"`
 	Skipped  []manifest.Skipped         `json:"skipped"`
 }
@@ -82,7 +87,7 @@ func printPlan(w io.Writer, out output.Format, side only, p *plan.Plan) error {
 			return err
 		}
 	}
-	for _, p := range p.Problems {
+	for _, p := range allProblems(p) {
 		what := p.Kind + " " + cmp.Or(p.Name, p.UID) + output.Prefixed(" of namespace ", p.Namespace)
 		if _, err := fmt.Fprintf(w, "problem: %s: %s: %s\n", output.OneLine(what), p.Reason, output.OneLine(p.Message)); err != nil {
 			return err
@@ -115,11 +120,15 @@ func showPlan(side only, p *plan.Plan) (shownPlan, error) {
 	if side.paths() && p.Cost != nil {
 		shown.Paths, shown.Cost = showPaths(p.Paths), p.Cost
 	}
+	if side.ways() {
+		shown.Ways = p.Ways
+	}
+	shown.Layout = p.Layout
 	return shown, nil
 }
 
-// planTables are the plan as tables: the Netvirt objects, the rows, and of a running cluster the
-// paths and the cost.
+// planTables are the plan as tables: the Netvirt objects, the rows, of a running cluster the paths and the cost, and
+// the ways of clients outside.
 func planTables(side only, p *plan.Plan) []output.Table {
 	var tables []output.Table
 	if side.netvirt() {
@@ -145,6 +154,12 @@ func planTables(side only, p *plan.Plan) []output.Table {
 	}
 	if side.paths() && p.Cost != nil {
 		tables = append(tables, pathTable(p.Paths), costTable(p.Cost))
+	}
+	if side == onlyWays || side.ways() && len(p.Ways) > 0 {
+		tables = append(tables, wayTable(p.Ways))
+	}
+	if p.Layout != nil {
+		tables = append(tables, layoutTables(p.Layout)...)
 	}
 	return tables
 }

@@ -33,8 +33,9 @@ udp or sctp. An IPv6 address with a port is in brackets: [fd00::8]:80.
 An address that a pod or a node has stands for that pod or node. Egress is judged by the
 pod that serves a connection: instead of a service, name one of its pods.
 
-A node port, and a port of an external address, lead a client outside the cluster to pods.
-check follows them and asks about each pod, with the source address that it sees. The
+A node port, and a port of an external address, lead a client outside the cluster, or a
+program of a node, to pods. For a program give an internal address of its node. check
+follows the port and asks about each pod, with the source address that it sees. The
 connection is "allowed" if all these pods allow it. Give the settings of the bridge, such as
 --external-addresses.
 
@@ -47,6 +48,7 @@ status is 0 if every answer is "allowed", 3 if one is "denied", and 1 after an e
   coe-bridge policy check -f cluster.yaml --from 192.0.2.7 --to shop/web:80/tcp -o json
   coe-bridge policy check -f cluster.yaml --from shop/web --to [2001:db8::53]:53/udp
   coe-bridge policy check -f cluster.yaml --from 203.0.113.7 --to 192.168.33.11:30080
+  coe-bridge policy check -f cluster.yaml --from 192.168.33.12 --to 192.168.33.11:30080
   coe-bridge policy check --kubeconfig ~/.kube/config -f new-policy.yaml --from shop/web --to shop/db:5432`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -44,7 +44,7 @@ func (s *shownService) String() string {
 }
 
 // askExposed asks about each endpoint to which a port of a node or of an external address leads a client outside
-// the cluster. The result is nil if nothing leads there. It reports problems of services at the address to w.
+// the cluster or a program of a node. The result is nil if nothing leads there. It reports problems of services at the address to w.
 func askExposed(ctx context.Context, w io.Writer, c *cluster, settings *exposure, from, to string) (*shownAnswers, error) {
 	target, port, err := splitPort(to)
 	if err != nil {
@@ -74,7 +74,7 @@ func askExposed(ctx context.Context, w io.Writer, c *cluster, settings *exposure
 		noteProblems(w, c, all, asked, port)
 		return nil, nil
 	}
-	client, err := clientOutside(c, from, asked)
+	client, err := clientOf(c, all, from, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -110,27 +110,30 @@ func noteProblems(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, 
 	}
 }
 
-// clientOutside returns the address of a client outside the cluster that asks an address.
-func clientOutside(c *cluster, from string, asked netip.Addr) (netip.Addr, error) {
+// clientOf returns a client outside the cluster, or a node whose program is the client, of an address.
+func clientOf(c *cluster, all *plan.Exposed, from string, asked netip.Addr) (policy.End, error) {
 	ends, err := endsOf(c, from)
 	if err != nil {
-		return netip.Addr{}, err
+		return policy.End{}, err
 	}
-	if ends[0].Pod() != nil || ends[0].Node() != "" {
-		return netip.Addr{}, errors.New("only clients outside the cluster are followed through nodes: for a pod or a node, name the pods of the service with --to")
+	if pod := ends[0].Pod(); pod != nil && !pod.HostNetwork {
+		return policy.End{}, errors.New("pods are not followed through nodes: name the pods of the service with --to")
 	}
-	client := ends[0].Addr()
-	if client.Is4() != asked.Is4() {
-		return netip.Addr{}, fmt.Errorf("%s: it is not of the same family as %s", from, asked)
+	at := slices.IndexFunc(ends, func(e policy.End) bool { return e.Addr().IsValid() && e.Addr().Is4() == asked.Is4() })
+	if at < 0 {
+		return policy.End{}, fmt.Errorf("%s: it is not of the same family as %s", from, asked)
+	}
+	client := ends[at]
+	if client.Node() != "" && (!all.Nodes[client.Addr()].IsValid() || c.isNode(asked) && !all.Nodes[asked].IsValid()) {
+		return policy.End{}, fmt.Errorf("node %s is followed only with internal addresses of nodes, in --from and --to", client.Node())
 	}
 	return client, nil
 }
 
-// judgeExposed judges the connections of a client to the endpoints of a port. An endpoint on another node than the
-// asked one sees the edge address of that node.
-func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client netip.Addr, to string) *shownAnswers {
+// judgeExposed judges the connections of a client to the endpoints of a port.
+func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked netip.Addr, client policy.End, to string) *shownAnswers {
 	shown := &shownAnswers{
-		From: client.String(), To: to,
+		From: client.Addr().String(), To: to,
 		Service: &shownService{
 			Name: p.Namespace + "/" + p.Service.Name, Port: fmt.Sprintf("%d/%s", p.To.Port(), p.Protocol),
 			ExternalTrafficPolicy: "Cluster", Way: "node port",
@@ -143,21 +146,12 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 	if p.Service.Local {
 		shown.Service.ExternalTrafficPolicy = "Local"
 	}
-	source, endpoints := policy.Outside(client), p.All
-	if p.Local {
-		endpoints = p.Endpoints[all.Nodes[asked]]
-		if external { // any node may be asked
-			endpoints = nil
-			for _, here := range p.Endpoints {
-				endpoints = append(endpoints, here...)
-			}
-			slices.SortFunc(endpoints, netip.AddrPort.Compare)
-		}
-	} else {
-		source = policy.Outside(edgeOf(all, asked))
+	source, endpoints := leadsOutside(all, p, asked, client)
+	if client.Node() != "" {
+		source, endpoints = leadsProgram(all, p, asked, client)
 	}
 	switch {
-	case p.Restricted && !slices.ContainsFunc(p.Sources, func(s netip.Prefix) bool { return s.Contains(client) }):
+	case p.Restricted && !slices.ContainsFunc(p.Sources, func(s netip.Prefix) bool { return s.Contains(client.Addr()) }):
 		shown.Why = "no loadBalancerSourceRanges of the service has the client"
 		return shown
 	case len(endpoints) == 0 && p.Local && !p.Refuses && !external:
@@ -173,20 +167,61 @@ func judgeExposed(c *cluster, all *plan.Exposed, p *plan.Exposure, asked, client
 		for _, end := range c.At(e.Addr()) {
 			shown.add(source, end, port, c.Judge(source, end, port))
 			last := &shown.Answers[len(shown.Answers)-1]
-			last.from, last.ToPort, last.to = client.String(), e.Port(), nameOf(end)
+			last.from, last.ToPort, last.to = client.Addr().String(), e.Port(), nameOf(end)
 		}
 	}
 	return shown
 }
 
+// leadsOutside returns what endpoints see of a client outside that asks a port, and these endpoints. An endpoint on another node
+// than the asked one sees the edge address of that node.
+func leadsOutside(all *plan.Exposed, p *plan.Exposure, asked netip.Addr, client policy.End) (policy.End, []netip.AddrPort) {
+	switch {
+	case !p.Local:
+		return policy.Outside(edgeOf(all, asked)), p.All
+	case isNodePort(*p):
+		node, internal := all.Nodes[asked]
+		if !internal {
+			node = all.External[asked]
+		}
+		return client, p.Endpoints[node]
+	}
+	var endpoints []netip.AddrPort // any node may be asked
+	for _, here := range p.Endpoints {
+		endpoints = append(endpoints, here...)
+	}
+	slices.SortFunc(endpoints, netip.AddrPort.Compare)
+	return client, endpoints
+}
+
+// leadsProgram returns what endpoints see of a program of a node that asks a port, and these endpoints. Its own node leads it to a
+// shared port, at the first internal address of a node. Otherwise the program reaches the cluster address at its own node, or
+// is a client of the asked node.
+func leadsProgram(all *plan.Exposed, p *plan.Exposure, asked netip.Addr, client policy.End) (policy.End, []netip.AddrPort) {
+	node, first := all.Nodes[asked], all.Nodes[client.Addr()]
+	own := node == first || !isNodePort(*p)
+	led := p.Shared && asked == node
+	switch {
+	case own && led && p.Every:
+		return client, p.All
+	case own:
+		return client.From(all.Addresses[client.Addr()].Service), p.All
+	case p.Local && (led || client.Addr() != first): // the asked node keeps a second address too
+		return client, p.Endpoints[node]
+	case p.Local:
+		return policy.Outside(edgeOf(all, asked)), p.Endpoints[node]
+	}
+	return policy.Outside(edgeOf(all, asked)), p.All
+}
+
 // edgeOf returns the edge address of a node; for the address of no node that of the first node with one of its family.
 func edgeOf(all *plan.Exposed, asked netip.Addr) (edge netip.Addr) {
-	if e, found := all.Edges[asked]; found {
-		return e
+	if a, found := all.Addresses[asked]; found {
+		return a.Edge
 	}
-	for _, e := range all.Edges {
-		if e.Is4() == asked.Is4() && (!edge.IsValid() || edge.Less(e)) {
-			edge = e
+	for _, a := range all.Addresses {
+		if a.Edge.Is4() == asked.Is4() && (!edge.IsValid() || edge.Less(a.Edge)) {
+			edge = a.Edge
 		}
 	}
 	return edge

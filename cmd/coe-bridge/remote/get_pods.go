@@ -75,9 +75,9 @@ func showPods(all status.Pods, problems map[string][]coe.Reason) []shownPod {
 // podState is the state of a pod in a word.
 func podState(p *status.Pod, problems []coe.Reason) string {
 	switch {
-	case p.Missing == "" && p.Reached != trace.Confirmed:
+	case p.Missing == "" && p.Reached == trace.Source:
 		return "host network or finished"
-	case p.Missing == "":
+	case p.Missing == "", slices.Contains([]trace.Stage{trace.Confirmed, trace.Translated, trace.Bound}, p.Reached):
 		return "confirmed"
 	case len(problems) > 0 && problems[0] != coe.NotEnforced:
 		return "problem"

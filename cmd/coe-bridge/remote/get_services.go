@@ -74,6 +74,22 @@ type shownExposed struct {
 }
 
 func readServices(ctx context.Context, c *client.Client) (output.Table, any, error) {
+	shown, err := listServices(ctx, c)
+	if err != nil {
+		return output.Table{}, nil, err
+	}
+	t := output.Table{
+		Columns: []string{"NAMESPACE", "NAME", "UID", "CLUSTER ADDRESS", "NODE PORTS", "OTHER ADDRESSES", "POLICY", "READY", "PROBLEM"},
+		Empty:   "no services; create some with coe-bridge apply -f FILE",
+	}
+	for _, s := range shown {
+		t.Rows = append(t.Rows, s.row())
+	}
+	return t, shown, nil
+}
+
+// listServices returns all services, sorted by namespace and name.
+func listServices(ctx context.Context, c *client.Client) ([]shownService, error) {
 	var (
 		all    services
 		mapped mappedServices
@@ -81,24 +97,16 @@ func readServices(ctx context.Context, c *client.Client) (output.Table, any, err
 		st     status.Status
 	)
 	if err := c.Get(ctx, client.Wanted, "service:service-information", &all); err != nil {
-		return output.Table{}, nil, err
+		return nil, err
 	}
 	if err := c.Get(ctx, client.Wanted, "coe-netvirt:services", &mapped); err != nil {
-		return output.Table{}, nil, err
+		return nil, err
 	}
 	_ = c.Get(ctx, client.Confirmed, "coe-status:services", &reach) // a bridge of an earlier version has none; other errors come again below
 	if err := c.Get(ctx, client.Confirmed, "coe-status:status", &st); err != nil {
-		return output.Table{}, nil, err
+		return nil, err
 	}
-	t := output.Table{
-		Columns: []string{"NAMESPACE", "NAME", "UID", "CLUSTER ADDRESS", "NODE PORTS", "OTHER ADDRESSES", "POLICY", "READY", "PROBLEM"},
-		Empty:   "no services; create some with coe-bridge apply -f FILE",
-	}
-	shown := showServices(all, mapped, reach, reasons(&st))
-	for _, s := range shown {
-		t.Rows = append(t.Rows, s.row())
-	}
-	return t, shown, nil
+	return showServices(all, mapped, reach, reasons(&st)), nil
 }
 
 func showServices(all services, mapped mappedServices, reach status.Services, problems map[string][]coe.Reason) []shownService {
@@ -192,21 +200,4 @@ func (a *addresses) String() string {
 		texts[i] = at.String() + " " + strings.Join(a.ports[at], ",") + a.notes[at]
 	}
 	return strings.Join(texts, "; ")
-}
-
-// within counts the addresses of services in a subnet.
-func (m mappedServices) within(subnet string) int {
-	prefix, err := netip.ParsePrefix(subnet)
-	if err != nil {
-		return 0
-	}
-	addresses := map[netip.Addr]bool{}
-	for _, s := range m.List {
-		for _, v := range s.VIPs {
-			if addr, err := netip.ParseAddr(v.Address); err == nil && prefix.Contains(addr) {
-				addresses[addr] = true
-			}
-		}
-	}
-	return len(addresses)
 }

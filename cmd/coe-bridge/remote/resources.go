@@ -8,7 +8,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/entrykind"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
-	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
 	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
@@ -20,7 +19,7 @@ func resources() []resource {
 		{"interfaces", "Interfaces of pods, and whether they are confirmed", readInterfaces, false},
 		{"pods", "Pods, with their source, addresses and state", readPods, false},
 		{"services", "Services, with their addresses and endpoints", readServices, false},
-		{"pools", "DHCP pools, with the number of addresses in use", readPools, false},
+		{"pools", "DHCP pools, with the addresses in use, and how many pods fit", readPools, false},
 		{"leases", "Addresses of pods", readLeases, false},
 		{"egressips", "EgressIPs, with the nodes that hold their addresses", readEgressIPs, false},
 		{"problems", "Objects that cannot be mapped, why, and what to do", readProblems, false},
@@ -70,31 +69,24 @@ func readEgressIPs(ctx context.Context, c *client.Client) (output.Table, any, er
 }
 
 func readPools(ctx context.Context, c *client.Client) (output.Table, any, error) {
-	var all status.Pools
-	if err := c.Get(ctx, client.Confirmed, "dhcp_allocation_pool:dhcp_allocation_pool", &all); err != nil {
-		return output.Table{}, nil, err
-	}
-	var services mappedServices
-	if err := c.Get(ctx, client.Wanted, "coe-netvirt:services", &services); err != nil {
+	var all status.AllPools
+	if err := c.Get(ctx, client.Confirmed, "coe-status:pools", &all); err != nil {
 		return output.Table{}, nil, err
 	}
 	t := output.Table{
-		Columns: []string{"NETWORK", "SUBNET", "FROM", "TO", "GATEWAY", "IN USE"},
+		Columns: []string{"NETWORK", "SUBNET", "FROM", "TO", "GATEWAY", "IN USE", "BLOCKS", "PODS THAT FIT"},
 		Empty:   "no pools; create some with coe-bridge apply -f FILE",
 	}
-	for _, n := range all.Networks {
-		used := map[string]int{}
-		for _, a := range n.Allocations {
-			used[a.Subnet.String()] = len(a.Instances)
+	for _, p := range all.Pools {
+		fit := ""
+		if p.Fit != nil {
+			fit = strconv.FormatInt(*p.Fit, 10)
 		}
-		for _, p := range n.Pools {
-			if n.ID == coe.ServicePool {
-				used[p.Subnet] = services.within(p.Subnet)
-			}
-			t.Rows = append(t.Rows, []string{n.ID, p.Subnet, p.From, p.To, p.Gateway, strconv.Itoa(used[p.Subnet])})
-		}
+		t.Rows = append(t.Rows, []string{
+			p.Network, p.Subnet.String(), text(p.From), text(p.To), text(p.Gateway), strconv.Itoa(p.Given), strconv.Itoa(p.Blocks), fit,
+		})
 	}
-	return t, output.Listed(all.Networks), nil
+	return t, output.Listed(all.Pools), nil
 }
 
 func readProblems(ctx context.Context, c *client.Client) (output.Table, any, error) {

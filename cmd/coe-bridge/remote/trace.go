@@ -3,7 +3,10 @@ package remote
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -33,9 +36,23 @@ and the first one that is missing, with the reason and what to do:
   confirmed   the network has the pod, as far as the backend reports it, and the node's
               agent has been notified
 
+and with OVN, by the notifications of its databases:
+
+  translated  ovn-northd has written the port to the southbound database (with --ovn-sb)
+  bound       ovn-controller of the node has claimed the port (with --ovn-sb)
+  installed   the switch of the node has the flows of the port
+
+Below it shows by which ports of nodes and addresses clients outside the cluster reach the
+pod, and which of them.
+
 TIME and REVISION belong to the pod itself in source, address and confirmed. In mapped
 and wanted they belong to the last mapping of its namespace, in written to the last time
-that the backend had the whole namespace.`,
+that the backend had the whole namespace. With OVN, TIME in written is the pod's too.
+
+AFTER is the time from source, where TIME belongs to the pod. All times are by the clock of
+the bridge that answers, only address is by that of the leader; clocks of nodes do not
+matter. A stage that was lost and reached again, as after a restart of the node, has the
+later time. A time from before the bridge was started is not known.`,
 		Example: "  coe-bridge trace shop/web-6d4b\n  coe-bridge trace shop/web-6d4b -o json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 || strings.Count(args[0], "/") != 1 || strings.HasPrefix(args[0], "/") || strings.HasSuffix(args[0], "/") {
@@ -54,8 +71,12 @@ that the backend had the whole namespace.`,
 			if err != nil {
 				return err
 			}
+			all, err := listServices(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
 			for _, p := range found {
-				if err := out.Print(cmd.OutOrStdout(), traceTable(ns, &p), p); err != nil {
+				if err := printTrace(cmd.OutOrStdout(), out, ns, tracedPod{p, outsideWays(p.Addresses, all)}); err != nil {
 					return err
 				}
 			}
@@ -95,11 +116,74 @@ func findPods(ctx context.Context, c *client.Client, ns, pod string) ([]status.P
 	return nil, fmt.Errorf("trace %s/%s: not found; %s in namespace %s; coe-bridge get pods lists them", ns, pod, others, ns)
 }
 
+// tracedPod is a pod in coe-bridge trace.
+type tracedPod struct {
+	status.Pod
+	Outside []outsideWay `json:"outside"`
+}
+
+// outsideWay is a port by which clients outside the cluster reach a pod.
+type outsideWay struct {
+	Service string `json:"service"`
+	Policy  string `json:"externalTrafficPolicy"`
+	shownExposed
+}
+
+// outsideWays are the ports of services of which an address is an endpoint. The ports of a service lead to all its endpoints.
+func outsideWays(addresses []netip.Addr, all []shownService) []outsideWay {
+	ways := []outsideWay{}
+	for _, s := range all {
+		for _, e := range s.Exposed {
+			if slices.ContainsFunc(s.VIPs, func(v vip) bool { return v.leadsTo(addresses, &e) }) {
+				ways = append(ways, outsideWay{s.Namespace + "/" + s.Name, s.Policy, e})
+			}
+		}
+	}
+	return ways
+}
+
+// leadsTo reports whether a port of a cluster address leads to an address, and is the service port of an exposed port of the
+// same family.
+func (v *vip) leadsTo(addresses []netip.Addr, e *shownExposed) bool {
+	if v.Protocol != e.Protocol || v.Port != e.ServicePort {
+		return false
+	}
+	return slices.ContainsFunc(v.Endpoints, func(at endpoint) bool {
+		addr, err := netip.ParseAddr(at.Address)
+		return err == nil && slices.Contains(addresses, addr) && (!e.Address.IsValid() || e.Address.Is4() == addr.Is4())
+	})
+}
+
+func printTrace(w io.Writer, out output.Format, ns string, p tracedPod) error {
+	if err := out.Print(w, traceTable(ns, &p.Pod), p); err != nil || out != "table" || len(p.Outside) == 0 {
+		return err
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return outsideTable(p.Outside).Print(w)
+}
+
+func outsideTable(ways []outsideWay) output.Table {
+	t := output.Table{Title: "clients outside the cluster reach it by", Columns: []string{"SERVICE", "WAY", "ADDRESS", "PORT", "POLICY", "CLIENTS"}}
+	for _, way := range ways {
+		address, clients := "every node", "all"
+		if way.Address.IsValid() {
+			address = way.Address.String()
+		}
+		if way.Restricted {
+			clients = strings.Trim(fmt.Sprint(way.Sources), "[]")
+		}
+		t.Rows = append(t.Rows, []string{way.Service, way.Way, address, fmt.Sprintf("%d/%s", way.Port, way.Protocol), way.Policy, clients})
+	}
+	return t
+}
+
 // traceTable is the table of the stages of a pod.
 func traceTable(ns string, p *status.Pod) output.Table {
 	t := output.Table{
 		Title:   output.OneLine(fmt.Sprintf("pod %s/%s (%s)", ns, p.Name, p.UID)),
-		Columns: []string{"STAGE", "STATE", "TIME", "REVISION", "DETAIL"},
+		Columns: []string{"STAGE", "STATE", "TIME", "AFTER", "REVISION", "DETAIL"},
 	}
 	if p.EgressIP != "" {
 		t.Title += output.OneLine(fmt.Sprintf(", leaves the cluster by EgressIP %s", p.EgressIP))
@@ -112,7 +196,15 @@ func traceTable(ns string, p *status.Pod) output.Table {
 		case s.Name == p.Missing:
 			state = "MISSING"
 		}
-		t.Rows = append(t.Rows, []string{string(s.Name), state, s.Time, s.Revision, s.Detail})
+		t.Rows = append(t.Rows, []string{string(s.Name), state, s.Time, seconds(s.After), s.Revision, s.Detail})
 	}
 	return t
+}
+
+// seconds shows a number of milliseconds; empty for nil.
+func seconds(ms *int64) string {
+	if ms == nil {
+		return ""
+	}
+	return fmt.Sprintf("%.3fs", float64(*ms)/1000)
 }

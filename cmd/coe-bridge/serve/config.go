@@ -64,10 +64,13 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Mapping, err = f.settings.Settings(); err != nil {
 		return cfg, cleanUp, err
 	}
+	if cfg.Mapping.Isolation, err = f.backend.Isolation(f.backends, cfg.Mapping.Isolation); err != nil {
+		return cfg, cleanUp, err
+	}
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
 	}
-	backends, err := f.backend.All(f.backends, cfg.Mapping.Isolated(), follow)
+	backends, err := f.backend.All(f.backends, follow)
 	if err != nil {
 		return cfg, cleanUp, err
 	}

@@ -121,6 +121,7 @@ func (f *serveFlags) register(cmd *cobra.Command) {
 		"; of several with commas the first serves, and the others are kept filled")
 	_ = cmd.RegisterFlagCompletionFunc("backend", cobra.FixedCompletions(bridge.Backends(), cobra.ShellCompDirectiveNoFileComp))
 	f.backend.Register(cmd)
+	f.backend.RegisterSouthbound(cmd)
 	f.settings.Register(cmd)
 	f.kubernetes.register(cmd)
 	f.pools.Register(cmd)

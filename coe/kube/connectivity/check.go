@@ -24,6 +24,7 @@ const (
 	NodeToPod     Kind = "node-to-pod"
 	NodeToService Kind = "node-to-service"
 	NodePort      Kind = "node-port"
+	FromOutside   Kind = "from-outside"
 	Outside       Kind = "outside"
 	PolicyDeny    Kind = "policy-deny"
 	PolicyAllow   Kind = "policy-allow"
@@ -57,7 +58,11 @@ var kinds = []struct {
 	{PodToNode, "pod to node", "let a firewall of node TO accept packets of pods; with coe-bridge see docs/nodes.md"},
 	{NodeToPod, "node to pod", "check the routes of node FROM to pods; with coe-bridge see docs/nodes.md"},
 	{NodeToService, "node to the cluster IP of a service", "check the routes of node FROM to services; with coe-bridge see docs/nodes.md"},
-	{NodePort, "node to a NodePort", "check what serves node ports (kube-proxy, or the network of pods); if nothing does, use --skip node-port"},
+	{NodePort, "node to a NodePort", "check what serves node ports (kube-proxy, or the network of pods); if nothing does, use --skip node-port,from-outside"},
+	{
+		FromOutside, "this machine to a NodePort",
+		"if nodes reach their NodePorts: let firewalls between this machine and node TO accept them, or use --skip from-outside",
+	},
 	{Outside, "pod to an address outside of the cluster", "connect to the address from node FROM itself; if that works, check the route and NAT of pods"},
 	{
 		PolicyDeny, "a network policy denies all",
@@ -156,6 +161,7 @@ type Facts struct {
 	Services []Service
 	// NodePorts are services of the type NodePort.
 	NodePorts []Service
+	Machine   Machine
 	// DNS reports whether the cluster has a name server.
 	DNS bool
 	// Outside is HOST:PORT outside of the cluster; empty if the user names none.
@@ -169,6 +175,16 @@ type Node struct {
 	// Port is the TCP port of its kubelet, which pods connect to.
 	Port uint16
 }
+
+// Machine is the machine on which the test runs.
+type Machine struct {
+	Addresses []netip.Addr
+	// Inside is the reason why it does not count as a client outside of the cluster; empty if it does.
+	Inside string
+}
+
+// ThisMachine is Check.From of the checks from Machine.
+const ThisMachine = "this machine"
 
 // UnusedNode is a node on which no pod of the test can run.
 type UnusedNode struct {
@@ -192,7 +208,8 @@ type Pod struct {
 type Service struct {
 	Name, Node string
 	Addresses  []netip.Addr
-	NodePort   uint16
+	// NodePorts has a port for each protocol.
+	NodePorts map[Protocol]uint16
 	// Problem is the reason why the API server has refused the service.
 	Problem string
 }
@@ -255,6 +272,7 @@ func Plan(f Facts, skip []Kind) []Check {
 	p.hairpin()
 	p.nodes()
 	p.nodePorts()
+	p.fromOutside()
 	p.outside()
 	p.policies()
 	return slices.DeleteFunc(p.checks, func(c Check) bool { return c.Kind != PodStart && slices.Contains(skip, c.Kind) })

@@ -11,7 +11,10 @@ import (
 
 // facts returns the facts of a cluster with a number of nodes, whose pods have both families.
 func facts(nodes ...string) Facts {
-	f := Facts{DNS: true, Outside: "192.0.2.1:443", AllNodes: len(nodes)}
+	f := Facts{
+		DNS: true, Outside: "192.0.2.1:443", AllNodes: len(nodes),
+		Machine: Machine{Addresses: []netip.Addr{netip.MustParseAddr("192.0.2.9"), netip.MustParseAddr("2001:db8::9")}},
+	}
 	for i, n := range nodes {
 		number := string(rune('1' + i))
 		both := func(network string) []netip.Addr {
@@ -23,7 +26,7 @@ func facts(nodes ...string) Facts {
 			Pod{Name: "server-" + number, Node: n, Role: Server, Addresses: both("3")},
 			Pod{Name: "host-" + number, Node: n, Role: Host, Addresses: both("1")})
 		f.Services = append(f.Services, Service{Name: "server-" + number, Node: n, Addresses: both("4")})
-		f.NodePorts = append(f.NodePorts, Service{Name: "node-port-" + number, Node: n, Addresses: both("5"), NodePort: 30001 + uint16(i)})
+		f.NodePorts = append(f.NodePorts, Service{Name: "node-port-" + number, Node: n, Addresses: both("5"), NodePorts: map[Protocol]uint16{TCP: 30001 + uint16(i), UDP: 31001 + uint16(i)}})
 	}
 	return f
 }
@@ -66,10 +69,20 @@ func TestPlan(t *testing.T) {
 			"client-2 on n2 -> n2 (TCP 10.1.0.2:10250)", "client-2 on n2 -> n2 (TCP [fd00:1::2]:10250)",
 		},
 		NodePort: { // each node serves the server of the other one
-			"host-1 on n1 -> n1 (TCP 10.1.0.1:30002)", "host-1 on n1 -> n1 (TCP [fd00:1::1]:30002)",
-			"host-1 on n1 -> n2 (TCP 10.1.0.2:30001)", "host-1 on n1 -> n2 (TCP [fd00:1::2]:30001)",
-			"host-2 on n2 -> n1 (TCP 10.1.0.1:30002)", "host-2 on n2 -> n1 (TCP [fd00:1::1]:30002)",
-			"host-2 on n2 -> n2 (TCP 10.1.0.2:30001)", "host-2 on n2 -> n2 (TCP [fd00:1::2]:30001)",
+			"host-1 on n1 -> n1 (TCP 10.1.0.1:30002)", "host-1 on n1 -> n1 (UDP 10.1.0.1:31002)",
+			"host-1 on n1 -> n1 (TCP [fd00:1::1]:30002)", "host-1 on n1 -> n1 (UDP [fd00:1::1]:31002)",
+			"host-1 on n1 -> n2 (TCP 10.1.0.2:30001)", "host-1 on n1 -> n2 (UDP 10.1.0.2:31001)",
+			"host-1 on n1 -> n2 (TCP [fd00:1::2]:30001)", "host-1 on n1 -> n2 (UDP [fd00:1::2]:31001)",
+			"host-2 on n2 -> n1 (TCP 10.1.0.1:30002)", "host-2 on n2 -> n1 (UDP 10.1.0.1:31002)",
+			"host-2 on n2 -> n1 (TCP [fd00:1::1]:30002)", "host-2 on n2 -> n1 (UDP [fd00:1::1]:31002)",
+			"host-2 on n2 -> n2 (TCP 10.1.0.2:30001)", "host-2 on n2 -> n2 (UDP 10.1.0.2:31001)",
+			"host-2 on n2 -> n2 (TCP [fd00:1::2]:30001)", "host-2 on n2 -> n2 (UDP [fd00:1::2]:31001)",
+		},
+		FromOutside: {
+			"this machine -> n1 (TCP 10.1.0.1:30002)", "this machine -> n1 (UDP 10.1.0.1:31002)",
+			"this machine -> n1 (TCP [fd00:1::1]:30002)", "this machine -> n1 (UDP [fd00:1::1]:31002)",
+			"this machine -> n2 (TCP 10.1.0.2:30001)", "this machine -> n2 (UDP 10.1.0.2:31001)",
+			"this machine -> n2 (TCP [fd00:1::2]:30001)", "this machine -> n2 (UDP [fd00:1::2]:31001)",
 		},
 		Outside: {"client-1 on n1 -> 192.0.2.1:443", "client-2 on n2 -> 192.0.2.1:443"},
 	} {
@@ -83,7 +96,7 @@ func TestPlan(t *testing.T) {
 	}
 	require.Equal(t, map[Kind]int{
 		PodStart: 6, SameNode: 8, OtherNode: 8, FullPackets: 8, PodToService: 16, DNS: 4, Hairpin: 4, PodToNode: 8, NodeToPod: 8, NodeToService: 8,
-		NodePort: 8, Outside: 2, PolicyDeny: 8, PolicyAllow: 8,
+		NodePort: 16, FromOutside: 8, Outside: 2, PolicyDeny: 8, PolicyAllow: 8,
 	}, numbers)
 }
 
@@ -98,6 +111,10 @@ func TestPlanWithout(t *testing.T) {
 		"no name server": {func(f *Facts) { f.DNS = false }, DNS, "the cluster has no name server: no service of kube-system or openshift-dns has UDP port 53"},
 		"no address":     {func(f *Facts) { f.Outside = "" }, Outside, "no address is given: name one with --outside HOST:PORT"},
 		"no node ports":  {func(f *Facts) { f.NodePorts = nil }, NodePort, "the services have no node port"},
+		"inside":         {func(f *Facts) { f.Machine.Inside = "this machine is node n1" }, FromOutside, "this machine is node n1"},
+		"no address outside": {
+			func(f *Facts) { f.Machine.Addresses = nil }, FromOutside, "this machine has no address of a family of the nodes and the services",
+		},
 		"no family": {
 			func(f *Facts) {
 				for i := range f.Pods {
@@ -142,7 +159,7 @@ func TestPlanFamilies(t *testing.T) {
 	}, run)
 	run, skipped = ways(checks, NodePort)
 	require.Empty(t, skipped)
-	require.Equal(t, []string{"host-1 on n1 -> n1 (TCP [fd00:1::1]:30001)"}, run)
+	require.Equal(t, []string{"host-1 on n1 -> n1 (TCP [fd00:1::1]:30001)", "host-1 on n1 -> n1 (UDP [fd00:1::1]:31001)"}, run)
 }
 
 func TestPlanSkips(t *testing.T) {
@@ -154,7 +171,7 @@ func TestPlanSkips(t *testing.T) {
 			want = append(want, c)
 		}
 	}
-	require.Len(t, want, 80)
+	require.Len(t, want, 88)
 	require.Equal(t, want, Plan(f, skip))
 }
 
@@ -162,7 +179,7 @@ func TestPlanSkips(t *testing.T) {
 func TestPlanRefused(t *testing.T) {
 	f := facts("n1", "n2")
 	f.Services[0].Problem, f.NodePorts[0].Problem = "quota", "quota of ports"
-	f.NodePorts[0].NodePort, f.NodePorts[0].Addresses = 0, nil
+	f.NodePorts[0].NodePorts, f.NodePorts[0].Addresses = nil, nil
 	failed := map[Kind][]string{}
 	for _, c := range Plan(f, nil) {
 		if r, isKnown := c.Known(); isKnown && r.Status == Failed {
@@ -176,6 +193,7 @@ func TestPlanRefused(t *testing.T) {
 		Hairpin:       {"server-1 server-1 quota"},
 		NodeToService: {"host-1 server-1 quota", "host-2 server-1 quota"},
 		NodePort:      {"host-1 n2 quota of ports", "host-2 n2 quota of ports"},
+		FromOutside:   {"this machine n2 quota of ports"},
 	}, failed)
 }
 
@@ -328,6 +346,8 @@ func TestNoProbe(t *testing.T) {
 	require.Equal(t, "the probe did not run: forbidden", NoProbe([]Result{known, notRun}))
 	require.Empty(t, NoProbe([]Result{notRun, Check{Kind: SameNode}.judge(Outcome{Cause: NoAnswer}, 3)}))
 	require.Empty(t, NoProbe([]Result{known}))
+	machine := Check{Kind: FromOutside, From: ThisMachine}.judge(Outcome{}, 1)
+	require.Equal(t, "the probe did not run: forbidden", NoProbe([]Result{machine, notRun}), "this machine needs no pod")
 }
 
 // agnhost connect writes these texts.

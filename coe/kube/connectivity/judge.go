@@ -163,9 +163,12 @@ func (c Check) judge(last Outcome, tries int) Result {
 	return r
 }
 
-// NoProbe returns why no probe of the results has run; empty if one has, or if none was needed.
+// NoProbe returns why no probe of the results has run in a pod; empty if one has, or if none was needed.
 func NoProbe(results []Result) (reason string) {
 	for _, r := range results {
+		if r.From == ThisMachine {
+			continue
+		}
 		if r.Tries > 0 && r.Cause != NotRun {
 			return ""
 		}

@@ -37,22 +37,25 @@ func (p *planner) role(role Role) (pods []Pod) {
 type end struct {
 	name, node    string
 	addresses     []netip.Addr
-	port          uint16
+	ports         map[Protocol]uint16
 	skip, problem string
 }
 
-func (p Pod) end() end { return end{p.Name, p.Node, p.Addresses, Port, p.skipReason(), ""} }
+// both returns a port with the same number for each protocol.
+func both(port uint16) map[Protocol]uint16 { return map[Protocol]uint16{TCP: port, UDP: port} }
+
+func (p Pod) end() end { return end{p.Name, p.Node, p.Addresses, both(Port), p.skipReason(), ""} }
 
 func (p *planner) serviceEnds() (ends []end) {
 	for _, s := range p.facts.Services {
-		ends = append(ends, end{s.Name, s.Node, s.Addresses, Port, p.serverSkip(s), s.Problem})
+		ends = append(ends, end{s.Name, s.Node, s.Addresses, both(Port), p.serverSkip(s), s.Problem})
 	}
 	return ends
 }
 
 func (p *planner) nodeEnds() (ends []end) {
 	for _, n := range p.facts.Nodes {
-		ends = append(ends, end{n.Name, n.Name, n.Addresses, n.Port, "", ""})
+		ends = append(ends, end{n.Name, n.Name, n.Addresses, both(n.Port), "", ""})
 	}
 	return ends
 }
@@ -97,8 +100,9 @@ func between(from Pod, to end, protocols ...Protocol) (checks []Check) {
 		if i < 0 || !slices.ContainsFunc(from.Addresses, f.of) {
 			continue
 		}
-		c.Family, c.Target = f.name, netip.AddrPortFrom(to.addresses[i], to.port).String()
+		c.Family = f.name
 		for _, c.Protocol = range protocols {
+			c.Target = netip.AddrPortFrom(to.addresses[i], to.ports[c.Protocol]).String()
 			checks = append(checks, c)
 		}
 	}
@@ -211,25 +215,38 @@ func (p *planner) nodes() {
 	p.add(NodeToService, each(p.role(Host), p.serviceEnds(), TCP), "no service has an address of a family of a node")
 }
 
-// nodePorts checks that each node serves the port of a server of the next node, in the families of the
-// service.
+// nodePorts checks that nodes reach node ports.
 func (p *planner) nodePorts() {
-	var ends []end
+	p.add(NodePort, each(p.role(Host), p.nodePortEnds(), TCP, UDP), "no node has an address of a family of the services")
+}
+
+// fromOutside checks that this machine reaches node ports.
+func (p *planner) fromOutside() {
+	if why := p.facts.Machine.Inside; why != "" {
+		p.add(FromOutside, nil, why)
+		return
+	}
+	machine := []Pod{{Name: ThisMachine, Addresses: p.facts.Machine.Addresses}}
+	p.add(FromOutside, each(machine, p.nodePortEnds(), TCP, UDP), "this machine has no address of a family of the nodes and the services")
+}
+
+// nodePortEnds returns the node ports: each node serves a port of the server of the next node, in the families of the service.
+func (p *planner) nodePortEnds() (ends []end) {
 	for i, n := range p.nodeEnds() {
-		n.port = 0
+		n.ports = nil
 		if len(p.facts.NodePorts) > 0 {
 			s := p.facts.NodePorts[(i+1)%len(p.facts.NodePorts)]
-			n.port, n.skip, n.problem = s.NodePort, p.serverSkip(s), s.Problem
+			n.ports, n.skip, n.problem = s.NodePorts, p.serverSkip(s), s.Problem
 			n.addresses = slices.DeleteFunc(slices.Clone(n.addresses), func(a netip.Addr) bool {
 				return !slices.ContainsFunc(s.Addresses, func(b netip.Addr) bool { return a.Is4() == b.Is4() })
 			})
 		}
-		if n.port == 0 && n.skip == "" {
+		if len(n.ports) == 0 && n.skip == "" {
 			n.skip = "the services have no node port"
 		}
 		ends = append(ends, n)
 	}
-	p.add(NodePort, each(p.role(Host), ends, TCP), "no node has an address of a family of the services")
+	return ends
 }
 
 func (p *planner) outside() {

@@ -74,9 +74,12 @@ func (w *World) nodesModel(m netvirt.Model) {
 	network := netip.MustParsePrefix("100.96.0.0/16")
 	var onNode netvirt.PrefixList
 	if w.gateways != [nodes]byte{} {
-		onNode = netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16"))
+		onNode = netvirt.NewPrefixList(netip.MustParsePrefix("169.254.0.0/16"), netip.MustParsePrefix("2001:db8:51::/64"))
 	}
 	join := netvirt.NodeNetwork{Prefix: network, Gateway: network.Addr().Next(), Transit: netvirt.CommonRouteTarget, OnNode: onNode}
+	if slices.Contains(w.gateways[:], servingGateway) {
+		join.GatewayLinks = netvirt.NewPrefixList(netip.MustParsePrefix("169.254.192.0/18"), netip.MustParsePrefix("fd63:6f65:6272:1::/114"))
+	}
 	if w.managed[1] { // then nodes have IPv6 addresses
 		join.PrefixIPv6 = netip.MustParsePrefix("fd00:96::/64")
 		join.GatewayIPv6 = join.PrefixIPv6.Addr().Next()
@@ -102,6 +105,9 @@ func (w *World) nodesModel(m netvirt.Model) {
 	}
 }
 
+// servingGateway is the version of gateways that lead clients to services.
+const servingGateway = 2
+
 // gateway returns the gateway of a node. Its version determines what it pins, and whether it serves and works.
 func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gateway {
 	pods := netip.MustParsePrefix("10.0.0.0/8")
@@ -112,8 +118,19 @@ func (w *World) gateway(n int, network netip.Prefix, version byte) netvirt.Gatew
 		Link: netip.PrefixFrom(netip.AddrFrom4([4]byte{169, 254, 64, byte(4 * n)}), 30),
 		Pods: netvirt.NewPrefixList(pods), Pinned: netvirt.NewPrefixList(pinned[:min(version-1, 1)]...), Inside: netvirt.NewPrefixList(pods, network),
 	}
-	if o.Services = version == 2; o.Services {
+	if w.managed[1] { // then nodes have IPv6 addresses
+		pods6, inside6 := netip.MustParsePrefix("fd00::/16"), netip.MustParsePrefix("fd00:96::/64")
+		o.Pods, o.Inside = netvirt.NewPrefixList(pods, pods6), netvirt.NewPrefixList(pods, network, pods6, inside6)
+		o.IPv6 = netvirt.GatewayFamily{
+			Address: netip.MustParsePrefix(fmt.Sprintf("2001:db8:2::%d/64", 1+n)), NextHop: netip.MustParseAddr("fe80::1"),
+			Link: netip.MustParsePrefix(fmt.Sprintf("fd63:6f65:6272:1::%x/126", 4*n)),
+		}
+	}
+	if o.Services = version == servingGateway; o.Services {
 		o.External, o.Nodes = "198.51.100.0/24", "192.168.33.10/32"
+		if o.IPv6.Link.IsValid() {
+			o.External, o.Nodes = "198.51.100.0/24,2001:db8:51::/64", "192.168.33.10/32,2001:db8::10/128"
+		}
 	}
 	if version == 3 {
 		o = netvirt.Gateway{Node: o.Node, Network: o.Network, Transit: o.Transit, Pinned: o.Pinned, Pods: o.Pods}

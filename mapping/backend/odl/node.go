@@ -17,7 +17,6 @@ const (
 	networkPrefix    = "nodes:" // an elan-instance; the NodeNetwork's address, a dash and the length follow
 	nodePrefix       = "node:"
 	managementSuffix = ":management"
-	portInfix        = ":port:"
 )
 
 // networkName returns the name of the elan-instance of a NodeNetwork.
@@ -43,9 +42,7 @@ func parseNodeName(name string) (node netip.Addr, namespace string, ok bool) {
 		node, err := netip.ParseAddr(at)
 		return node, "", err == nil && netvirt.ManagementPortName(node) == name
 	}
-	at, namespace, _ := strings.Cut(text, portInfix)
-	node, err := netip.ParseAddr(at)
-	return node, namespace, err == nil && namespace != "" && nodePortOf(node, namespace).Name() == name
+	return netvirt.ParseNodePort(name)
 }
 
 func nodePortOf(node netip.Addr, namespace string) netvirt.NodePort {
@@ -82,6 +79,9 @@ func encodeNetwork(objects []netvirt.Object) entry {
 	if o.OnNode != "" {
 		words = append(words, word{"on-node", string(o.OnNode)})
 	}
+	if o.GatewayLinks != "" {
+		words = append(words, word{"gateway-links", string(o.GatewayLinks)})
+	}
 	return &elanInstance{
 		Name: networkName(o.Prefix), SegmentType: "elan:" + string(netvirt.SegmentVXLAN), SegmentationID: networkVNI, Description: describe(words...),
 	}
@@ -108,6 +108,8 @@ func decodeNetwork(objects []netvirt.Object, have content) []netvirt.Object {
 			o.OneWay = value == "true"
 		case "on-node":
 			o.OnNode = netvirt.PrefixList(value)
+		case "gateway-links":
+			o.GatewayLinks = netvirt.PrefixList(value)
 		}
 	}
 	return append(objects, o)

@@ -111,7 +111,7 @@ type Backend struct {
 	// lock is a mutex that can be waited for until a context ends: locked while empty. It
 	// guards the fields up to warned.
 	lock         chan struct{}
-	session      *session // nil while there is none
+	session      *session // nil while there is none; setSession sets it
 	next         int      // the URL to try first
 	mirror       *mirror  // our entries in the datastore; nil while they are unknown
 	readSessions reads.Sessions[*session]
@@ -120,7 +120,9 @@ type Backend struct {
 	warned       bool   // about the controller's own renderer
 
 	identity atomic.Pointer[string] // the mirror's, or that of the mirror before
-	network  network                // the operational state of our entries
+	// observed is session, for Observe, which must not wait for a Write. A Write can take ten seconds.
+	observed atomic.Pointer[session]
+	network  network // the operational state of our entries
 }
 
 // New returns a backend. It connects when it is first used; Close closes the connections.
@@ -163,14 +165,17 @@ func checkURL(text string) error {
 // Close closes the connections. A later call of another method opens new ones.
 func (b *Backend) Close() {
 	<-b.lock
-	b.session, b.mirror = nil, nil
+	b.setSession(nil)
+	b.mirror = nil
 	b.client.closeIdle()
 	b.release()
 }
 
 // Limits returns the limits of this backend: aclservice cannot match ports of SCTP, and logs nothing.
-// DHCP is OpenDaylight's own.
-func Limits() netvirt.Limits { return netvirt.Limits{NoSCTPPorts: true, NoLogs: true, NoDHCP: true} }
+// DHCP is OpenDaylight's own. Netvirt still removes an elan-instance when its deletion is answered.
+func Limits() netvirt.Limits {
+	return netvirt.Limits{NoSCTPPorts: true, NoLogs: true, NoDHCP: true, KeepsELANs: true}
+}
 
 // Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their
 // leaves contain what they need of other kinds (subnet, service).

@@ -28,9 +28,9 @@ type network struct {
 // which is little data. It reads the rest only of interfaces whose membership is new or that
 // were not complete. At the interval of Config.Poll it reads everything.
 func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, error) {
-	s, err := b.current(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read OpenDaylight's operational datastore: %w", err)
+	s := b.observed.Load()
+	if s == nil {
+		return nil, errors.New("read OpenDaylight's operational datastore: the bridge is not connected to OpenDaylight")
 	}
 	n := &b.network
 	before, whole := n.begin(s)
@@ -52,18 +52,6 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 		n.wholeAgain(max(b.cfg.Poll, pollShare*time.Since(begun)))
 	}
 	return n.end(s, now), nil
-}
-
-// current returns the session. It does not open one.
-func (b *Backend) current(ctx context.Context) (*session, error) {
-	if err := b.acquire(ctx); err != nil {
-		return nil, err
-	}
-	defer b.release()
-	if b.session == nil {
-		return nil, errors.New("there is no connection")
-	}
-	return b.session, nil
 }
 
 // begin starts an observation. It returns the last view, and whether to read everything.

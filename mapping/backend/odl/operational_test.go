@@ -174,6 +174,9 @@ func TestObserveIsCheap(t *testing.T) {
 	for i := range 40 {
 		podOn(want, "a", podName(i), 0, i)
 	}
+	node := netip.MustParseAddr("192.168.33.10")
+	own := netvirt.NodePort{ELAN: netvirt.ELANName(node, "a"), VPN: "a", Address: node, MAC: netvirt.NodePortMAC(node)}
+	want.Add(own)
 	write(t, b, want)
 	observe(t, b)
 	requests := func(ports ...string) int {
@@ -187,6 +190,10 @@ func TestObserveIsCheap(t *testing.T) {
 	require.Equal(t, 2, requests())
 	require.Equal(t, 4, requests(portOf(want, "a:pod-0")))
 	require.Equal(t, 2, requests())
+	require.NotEmpty(t, b.Lacks(own))
+	require.Equal(t, 3, requests(netvirt.NodePortName(own.Name())), "it is in no vpn-instance")
+	require.Empty(t, b.Lacks(own))
+	require.Equal(t, 2, requests(), "it is complete without addresses")
 	var ports []string
 	for i := range 40 {
 		ports = append(ports, portOf(want, "a:"+podName(i)))
@@ -258,4 +265,26 @@ func TestMayWrite(t *testing.T) {
 		_, err = b.Read(t.Context())
 		require.NoError(t, err)
 	})
+}
+
+// TestObserveDuringWrite: an observation does not wait for a Write, which can take long.
+func TestObserveDuringWrite(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	write(t, b, want)
+	f.Plug(portOf(want, "a:pod-1"))
+	begun, release := make(chan struct{}, 100), make(chan struct{})
+	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodGet {
+			begun <- struct{}{}
+			<-release
+		}
+		return false
+	})
+	written := make(chan error, 1)
+	go func() { written <- b.Write(t.Context(), netvirt.Diff(want, podsOf("a", "b"))) }()
+	<-begun
+	require.Equal(t, []string{"a:pod-1"}, observe(t, b))
+	close(release)
+	require.NoError(t, <-written)
 }

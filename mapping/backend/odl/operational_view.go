@@ -172,12 +172,13 @@ func (v *view) change(name string, change func(*port)) {
 }
 
 // unsure returns the interfaces whose other state must be read: those with a new membership,
-// members that were not complete, and the awaited ones if they are few.
+// members that were not complete, and the awaited ones if they are few. The node's port in an
+// elan-instance is complete without addresses, because it is in no vpn-instance.
 func (v *view) unsure(before *view, awaited []string) []string {
 	all := map[string]bool{}
 	for name, p := range v.ports {
 		was := before.ports[name]
-		if was.elan != p.elan || was.vpn != p.vpn || was.status != "up" || was.addresses == "" {
+		if was.elan != p.elan || was.vpn != p.vpn || was.status != "up" || was.addresses == "" && p.vpn != "" {
 			all[name] = true
 		}
 	}

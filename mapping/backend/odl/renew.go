@@ -103,6 +103,20 @@ func (w *write) awaitEmpty(ctx context.Context, all []*operation) error {
 	})
 }
 
+// awaitAbsent waits until the controller has removed the operational state of former elan-instances with the names of new ones.
+// Netvirt gives a new elan-instance no tag if it finds such a state, and programs none of its interfaces.
+func (w *write) awaitAbsent(ctx context.Context, all []*operation) error {
+	return w.await(ctx, len(all), func() (left int, err error) {
+		present, err := w.membersOf(ctx, keysOf(all))
+		for _, o := range all {
+			if _, is := present[o.key()]; is {
+				left++
+			}
+		}
+		return left, err
+	})
+}
+
 // await calls left, with n things at first, until it returns 0 or the wait is over.
 func (w *write) await(ctx context.Context, n int, left func() (int, error)) error {
 	if n == 0 {

@@ -95,3 +95,39 @@ func TestDeleted(t *testing.T) {
 	write(t, b, podsOf("a"))
 	require.EqualValues(t, 3, asked.Load())
 }
+
+// TestCreatedAgain: an elan-instance is created after the controller has removed the operational state of a former one of its
+// name. Others that are in operation do not matter.
+func TestCreatedAgain(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
+		t.Run(release.Name, func(t *testing.T) {
+			b, f := start(t, release)
+			write(t, b, podsOf("a"))
+			var asked, created atomic.Int32
+			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+				switch path := r.URL.Path; {
+				case (r.Method == http.MethodPost || r.Method == http.MethodPut) && strings.Contains(path, "elan-instances"):
+					created.Add(1)
+					assert.EqualValues(t, 3, asked.Load())
+				case strings.Contains(path, "elan-state"):
+					if asked.Add(1) < 3 {
+						w.Header().Set("Content-Type", "application/json")
+						_, _ = fmt.Fprint(w, `{"elan":[{"name":"192.168.33.10:b"}]}`)
+						return true
+					}
+				}
+				return false
+			})
+			write(t, b, podsOf("a", "b"))
+			require.NotZero(t, created.Load())
+
+			many := []string{"a", "b"}
+			for i := range 20 {
+				many = append(many, fmt.Sprint("n", i))
+			}
+			asked.Store(2)
+			write(t, b, podsOf(many...))
+			require.EqualValues(t, 3, asked.Load(), "the whole list is read once, and the others in it do not matter")
+		})
+	}
+}

@@ -39,7 +39,7 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		base := b.urls[b.next]
 		s, modules, err := b.discover(ctx, base)
 		if err == nil {
-			b.session = s
+			b.setSession(s)
 			b.logConnected(s)
 			b.warn(modules)
 			return s, nil
@@ -71,11 +71,17 @@ func (b *Backend) warn(modules []string) {
 	}
 }
 
+// setSession sets the session. The caller holds the lock.
+func (b *Backend) setSession(s *session) {
+	b.session = s
+	b.observed.Store(s)
+}
+
 // discard drops the session; the next one is tried at the next URL. The caller holds the
 // lock.
 func (b *Backend) discard() {
 	if b.session != nil {
-		b.session = nil
+		b.setSession(nil)
 		b.next = (b.next + 1) % len(b.urls)
 	}
 	b.mirror = nil

@@ -119,7 +119,8 @@ func (b *Backend) lose(s *session) {
 	<-b.lock
 	defer b.release()
 	if b.session == s {
-		b.session, b.mirror = nil, nil
+		b.setSession(nil)
+		b.mirror = nil
 	}
 }
 

@@ -253,6 +253,11 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 	if err := w.change(ctx, l, change); err != nil {
 		return err
 	}
+	if l == elanInstances {
+		if err := w.awaitAbsent(ctx, create); err != nil {
+			return err
+		}
+	}
 	batches := w.batches(l, create)
 	err := together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])

@@ -160,22 +160,26 @@ func (c *churn) during() (stop func()) {
 	}
 }
 
-// newerSchema returns the path of a northbound schema with one more column.
-func newerSchema(t *testing.T) string {
+// changedSchema returns the path of the installed northbound schema after a change of its tables.
+func changedSchema(t *testing.T, change func(tables map[string]any)) string {
 	t.Helper()
-	text, err := os.ReadFile(ovsdb.Schema)
+	text, err := os.ReadFile(ovsdb.Schema("ovn/ovn-nb"))
 	require.NoError(t, err)
 	var schema map[string]any
 	require.NoError(t, json.Unmarshal(text, &schema))
 	delete(schema, "cksum")
 	schema["version"] = "99.0.0"
-	table := schema["tables"].(map[string]any)["Logical_Switch_Port"].(map[string]any)
-	table["columns"].(map[string]any)["of_a_later_version"] = map[string]any{"type": "string"}
+	change(schema["tables"].(map[string]any))
 	text, err = json.Marshal(schema)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "nb.ovsschema")
 	require.NoError(t, os.WriteFile(path, text, 0o600))
 	return path
+}
+
+// columnsOf returns the columns of a table of a schema.
+func columnsOf(tables map[string]any, table string) map[string]any {
+	return tables[table].(map[string]any)["columns"].(map[string]any)
 }
 
 // TestCluster: pods, services and policies come and go while the members of a clustered database fail. Each fault
@@ -185,7 +189,7 @@ func TestCluster(t *testing.T) {
 	b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
 	churn := start(t, b)
 	var leader *ovsdb.Member
-	schema := ovsdb.Schema
+	schema := ovsdb.Schema("ovn/ovn-nb")
 	faults := []struct {
 		name       string
 		begin, end func()
@@ -200,7 +204,9 @@ func TestCluster(t *testing.T) {
 			}
 		}, func() {}},
 		{"converted", func() {
-			schema = newerSchema(t)
+			schema = changedSchema(t, func(tables map[string]any) {
+				columnsOf(tables, "Logical_Switch_Port")["of_a_later_version"] = map[string]any{"type": "string"}
+			})
 			cluster.Convert(t, schema)
 		}, func() {}},
 		{"certificates rotated, and leader killed", func() { cluster.Rotate(t); leader.Kill(t) }, func() { leader.Restart(t) }},

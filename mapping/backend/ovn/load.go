@@ -107,6 +107,9 @@ func (l *loading) add(t *ovsdb.Table, k netvirt.Key, objects []netvirt.Object) {
 	case len(objects) == 0:
 	case len(g.objects) == 0:
 		g.objects = objects
+		if k.Kind == netvirt.KindNode { // it looks up management ports
+			t = codec.Northbound.Table(nb.LogicalSwitchPortTable)
+		}
 		l.due[t] = append(l.due[t], k)
 	default: // a further load balancer; its first object is the same service
 		g.objects = append(g.objects, objects[1:]...)
@@ -137,7 +140,7 @@ func (l *loading) subtract(k netvirt.Key, g *group) {
 		return
 	}
 	want, looked := l.encode(k, objects, l.look)
-	l.balances[k] += l.adopt(k, want) - want.Sum()
+	l.balances[k] += l.adopt(k, want, objects) - want.Sum()
 	l.use(k, g, looked)
 	for k, o := range objects {
 		if k.Kind == netvirt.KindFloatingIP {
@@ -185,11 +188,18 @@ func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 	return true
 }
 
-// adopt gives a group the strays that are among its wanted rows, and returns their sum.
-func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet) ovsdb.Sum {
+// adopt gives a group the strays that are among its wanted rows, or among its rows in the other layout, and returns their
+// sum.
+func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet, objects netvirt.Model) ovsdb.Sum {
 	adopted := codec.Northbound.NewRowSet()
+	var rows []string
+	if len(l.strays) > 0 {
+		rows = l.codec.Unmarked(k, objects)
+	}
 	for _, r := range want.Rows {
-		uuid := r.UUID()
+		rows = append(rows, r.UUID())
+	}
+	for _, uuid := range rows {
 		if stray, found := l.strays[uuid]; found {
 			adopted.AddRow(stray)
 			delete(l.strays, uuid)

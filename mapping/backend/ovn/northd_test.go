@@ -17,7 +17,7 @@ import (
 
 // northd is an OVN without hosts, its backend and what the backend has.
 type northd struct {
-	t    *testing.T
+	t    testing.TB
 	lab  *ovnhost.Lab
 	b    *ovn.Backend
 	have netvirt.Model
@@ -48,7 +48,7 @@ func (n *northd) write(m netvirt.Model) int {
 		require.Eventually(n.t, func() bool {
 			out, err := n.lab.SBCtl(n.t.Context(), "--bare", "--columns=addresses", "find", "Address_Set", "name=coe_bridge..later..ip4")
 			return err == nil && strings.TrimSpace(out) == string(prefixes)
-		}, 30*time.Second, 20*time.Millisecond)
+		}, 5*time.Minute, 20*time.Millisecond)
 	}
 	return n.recomputes() - before
 }

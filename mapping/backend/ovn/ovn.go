@@ -54,6 +54,9 @@ type Config struct {
 	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers and is not
 	// a follower in a cluster. The list must have all members of a cluster, or one.
 	Endpoints string
+	// Southbound lists the servers of the southbound database in the same form, for Ports only.
+	// Empty: Ports does not know it.
+	Southbound string
 	// TLS is for ssl: endpoints. It is used for each new connection.
 	TLS *tls.Config
 	// Owner distinguishes rows of this backend from rows of another instance in the same
@@ -117,11 +120,9 @@ type Backend struct {
 // An error reports an invalid Config.
 func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	cfg.setDefaults()
-	endpoints := strings.Split(cfg.Endpoints, ",")
-	for _, e := range endpoints {
-		if err := checkEndpoint(e, &cfg); err != nil {
-			return nil, err
-		}
+	endpoints, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
+	if err != nil {
+		return nil, err
 	}
 	if cfg.Epoch != "" {
 		if _, err := strconv.ParseUint(cfg.Epoch, 10, 64); err != nil {
@@ -133,16 +134,21 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	return b, nil
 }
 
-func checkEndpoint(e string, cfg *Config) error {
-	scheme, rest, _ := strings.Cut(e, ":")
-	switch {
-	case rest == "":
-	case scheme == "ssl" && cfg.TLS == nil:
-		return fmt.Errorf("northbound endpoint %q: needs a certificate and its key", e)
-	case scheme == "unix", scheme == "tcp", scheme == "ssl":
-		return nil
+// parseEndpoints returns the endpoints of a database.
+func parseEndpoints(database, list string, cfg *Config) ([]string, error) {
+	endpoints := strings.Split(list, ",")
+	for _, e := range endpoints {
+		scheme, rest, _ := strings.Cut(e, ":")
+		switch {
+		case rest == "":
+		case scheme == "ssl" && cfg.TLS == nil:
+			return nil, fmt.Errorf("%s endpoint %q: needs a certificate and its key", database, e)
+		case scheme == "unix", scheme == "tcp", scheme == "ssl":
+			continue
+		}
+		return nil, fmt.Errorf("%s endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", database, e)
 	}
-	return fmt.Errorf("northbound endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", e)
+	return endpoints, nil
 }
 
 // Limits returns the limits of this backend in a layout: all networks are overlays, and a session

@@ -95,7 +95,8 @@ func TestConformanceOfLayoutNode(t *testing.T) {
 func TestLayouts(t *testing.T) {
 	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
 	w := backendtest.NewWorld(3)
-	for range 3 {
+	shared := withGateways(liveModel(false)) // pods of two namespaces share a block of their node
+	for round := range 4 {
 		for range 10 {
 			w.Step()
 		}
@@ -104,6 +105,11 @@ func TestLayouts(t *testing.T) {
 			configure := func(c *ovn.Config) { c.Layout, c.Batch = layout, 3 }
 			b := open(t, server, configure)
 			m := w.ModelFor(b)
+			if round == 3 {
+				if m = shared; layout == ovn.LayoutELAN {
+					m = liveModel(false)
+				}
+			}
 			write(t, b, m)
 			fresh.Wipe(t)
 			write(t, open(t, fresh, configure), m)

@@ -51,5 +51,5 @@ func TestPortJoinsInItsTransaction(t *testing.T) {
 			require.GreaterOrEqual(t, joined, 3, "port groups of %s in the transaction that created it", port.Name)
 		}
 	}
-	require.Equal(t, 6, created, "ports of namespace a")
+	require.Equal(t, 7, created, "ports of namespace a")
 }

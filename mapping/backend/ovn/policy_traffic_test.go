@@ -138,7 +138,6 @@ func testPolicyTraffic(t *testing.T, lab *ovnhost.Lab, layout ovn.Layout) {
 	}
 
 	apply(nil)
-	forgetNeighbours(t, lab)
 	requireConnections(t, lab, func(connection) bool { return true })
 	before := dialEcho(t, lab, bBlock, aOther)
 

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
@@ -20,21 +19,22 @@ const (
 // hungAfter is how long a server may take to answer a probe if there are other endpoints.
 const hungAfter = 3 * time.Second
 
-// probed is a connection that asks a server whether it has a role.
+// probed is a connection that asks a server whether it has a role for a database.
 type probed struct {
 	conn     *ovsdb.Conn
 	endpoint string
+	database string
 	role     string
 	probing  sync.Mutex
 }
 
 // dialServer connects to one endpoint. It fails if the server does not have the role.
-func dialServer(ctx context.Context, endpoint, role string, cfg *Config) (*probed, error) {
+func dialServer(ctx context.Context, endpoint, database, role string, cfg *Config) (*probed, error) {
 	conn, err := ovsdb.Dial(ctx, endpoint, ovsdb.ServerDatabase, cfg.TLS)
 	if err != nil {
 		return nil, err
 	}
-	p := &probed{conn: conn, endpoint: endpoint, role: role}
+	p := &probed{conn: conn, endpoint: endpoint, database: database, role: role}
 	if err := p.probe(ctx); err != nil {
 		p.close()
 		return nil, err
@@ -48,7 +48,7 @@ func (p *probed) close() { _ = p.conn.Close() }
 func (p *probed) probe(ctx context.Context) error {
 	p.probing.Lock()
 	defer p.probing.Unlock()
-	sent, err := p.conn.Send(ctx, []ovsdb.Operation{ovsdb.NewWaitRole(codec.Northbound.Name, p.role)}, nil)
+	sent, err := p.conn.Send(ctx, []ovsdb.Operation{ovsdb.NewWaitRole(p.database, p.role)}, nil)
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ type session struct {
 // dial opens a session at one endpoint and claims the database before the deadline of
 // ctx. It fails if the server does not have the role.
 func dial(ctx context.Context, endpoint, role string, cfg *Config) (*session, error) {
-	server, err := dialServer(ctx, endpoint, role, cfg)
+	server, err := dialServer(ctx, endpoint, codec.Northbound.Name, role, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
@@ -66,7 +66,7 @@ func dial(ctx context.Context, endpoint, role string, cfg *Config) (*session, er
 }
 
 func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, error) {
-	dbModel, err := nb.FullDatabaseModel()
+	dbModel, err := model.NewClientDBModel(codec.Northbound.Name, map[string]model.Model{nb.NBGlobalTable: &nb.NBGlobal{}})
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
@@ -91,6 +91,9 @@ func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, 
 const monitorTimeout = 3 * time.Second
 
 func (s *session) open(ctx context.Context) error {
+	if err := s.supported(ctx); err != nil {
+		return err
+	}
 	if err := s.claim(ctx); err != nil {
 		return err
 	}

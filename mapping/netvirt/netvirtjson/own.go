@@ -38,11 +38,12 @@ type jsonNodeNetwork struct {
 	GatewayIPv6 netip.Addr     `json:"ipv6-gateway,omitzero"`
 	RouteTarget string         `json:"route-target"`
 	OnNode      []netip.Prefix `json:"on-node,omitempty"`
+	Links       []netip.Prefix `json:"gateway-links,omitempty"`
 }
 
 func nodeNetworks(objects iter.Seq[netvirt.Object]) any {
 	return list("node-network", each(objects, func(o netvirt.NodeNetwork) jsonNodeNetwork {
-		return jsonNodeNetwork{o.Prefix, o.Gateway, o.PrefixIPv6, o.GatewayIPv6, o.Transit, o.OnNode.All()}
+		return jsonNodeNetwork{o.Prefix, o.Gateway, o.PrefixIPv6, o.GatewayIPv6, o.Transit, o.OnNode.All(), o.GatewayLinks.All()}
 	}))
 }
 
@@ -78,6 +79,10 @@ type jsonGateway struct {
 	Length      int            `json:"prefix-length,omitempty"`
 	NextHop     netip.Addr     `json:"next-hop,omitzero"`
 	Link        netip.Prefix   `json:"link,omitzero"`
+	IPv6        netip.Addr     `json:"ipv6-address,omitzero"`
+	LengthIPv6  int            `json:"ipv6-prefix-length,omitempty"`
+	NextHopIPv6 netip.Addr     `json:"ipv6-next-hop,omitzero"`
+	LinkIPv6    netip.Prefix   `json:"ipv6-link,omitzero"`
 	Pods        []netip.Prefix `json:"pods,omitempty"`
 	Pinned      []netip.Prefix `json:"pinned-subnets,omitempty"`
 	Inside      []netip.Prefix `json:"inside,omitempty"`
@@ -92,6 +97,7 @@ func gateways(objects iter.Seq[netvirt.Object]) any {
 	return list("gateway", each(objects, func(o netvirt.Gateway) jsonGateway {
 		return jsonGateway{
 			o.Node, o.Network, o.Transit, o.Chassis, o.Address.Addr(), max(o.Address.Bits(), 0), o.NextHop, o.Link,
+			o.IPv6.Address.Addr(), max(o.IPv6.Address.Bits(), 0), o.IPv6.NextHop, o.IPv6.Link,
 			o.Pods.All(), o.Pinned.All(), o.Inside.All(), o.Services, o.External.All(), o.Nodes.All(), o.Own.All(), o.SourcePorts,
 		}
 	}))

@@ -22,7 +22,7 @@ spec:
   template:
     metadata: {labels: {app: page}}
     spec:
-      terminationGracePeriodSeconds: 1
+      terminationGracePeriodSeconds: 4
       topologySpreadConstraints:
         - {maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: page}}}
       containers:
@@ -31,11 +31,13 @@ spec:
           imagePullPolicy: Never
           args: [netexec, --http-port=8080]
           readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
+          lifecycle: {preStop: {sleep: {seconds: 3}}} # until no client is led to it
 ---
 apiVersion: v1
 kind: Service
 metadata: {name: page, namespace: web}
 spec:
+  type: NodePort
   selector: {app: page}
   ports: [{port: 80, targetPort: 8080}]
 ---

@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/demo/program"
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -19,23 +20,42 @@ const convergeTimeout = time.Minute
 
 // story is the demo under way.
 type story struct {
-	screen *screen.Screen
-	bin    string
-	lab    *kubelab.Lab
+	screen  *screen.Screen
+	bin     string
+	release odl.Release // empty for OVN
+	lab     *kubelab.Lab
+}
+
+// hosts says what the nodes are.
+func (s *story) hosts() string {
+	if s.release == "" {
+		return "each a host of OVN"
+	}
+	return "whose switches OpenDaylight programs"
+}
+
+// missing returns the Debian packages that the demo needs and that are not installed.
+func (s *story) missing() []string {
+	missing := kubelab.Missing()
+	if s.release != "" {
+		missing = slices.Concat(missing, odl.Missing())
+	}
+	return missing
 }
 
 // tell tells the story.
 func (s *story) tell(ctx context.Context) error {
 	err := program.Tell(ctx, s.screen, []program.Step{
 		{Title: "Look for what the demo needs", Do: s.prepare},
-		{Title: "Start Kubernetes: control plane and two nodes, each a host of OVN", Do: s.startCluster},
+		{Title: "Start Kubernetes: control plane and two nodes, " + s.hosts(), Do: s.startCluster},
 		{Title: "Install coe-bridge as docs/kubernetes.md says, and a name server", Do: s.install},
 		{Title: "Create two namespaces: a Deployment with a Service, a Pod with probes", Do: s.create},
 		{Title: "Look at the pods, and at the Netvirt model", Do: s.show},
 		{Title: "Send packets from pod to pod, from pod to node, from node to pod", Do: s.ping},
-		{Title: "Fetch a page through the Service, by its name", Do: s.fetch},
+		{Title: "Fetch a page through the Service, by its name, and by its port of each node", Do: s.fetch},
 		{Title: "Reach the API server as kubernetes.default", Do: s.reachAPIServer},
 		{Title: "Scale the Deployment up, and down", Do: s.scale},
+		{Title: "Replace all pods of the Deployment while a client fetches pages", Do: s.roll},
 		{Title: "Delete all: the model is empty", Do: s.deleteAll},
 	})
 	if err != nil {
@@ -46,7 +66,7 @@ func (s *story) tell(ctx context.Context) error {
 }
 
 func (s *story) prepare(ctx context.Context) error {
-	if err := program.InstallPackages(ctx, s.screen, kubelab.Missing); err != nil {
+	if err := program.InstallPackages(ctx, s.screen, s.missing); err != nil {
 		return err
 	}
 	if kubelab.Exists(prefix) {
@@ -59,7 +79,9 @@ func (s *story) prepare(ctx context.Context) error {
 }
 
 func (s *story) startCluster(ctx context.Context) (err error) {
-	s.lab, err = kubelab.Start(ctx, kubelab.Config{Prefix: prefix, Nodes: []string{"node1", "node2"}, Bin: s.bin, Survive: true, Progress: os.Stdout})
+	s.lab, err = kubelab.Start(ctx, kubelab.Config{
+		Prefix: prefix, Nodes: []string{"node1", "node2"}, Bin: s.bin, OpenDaylight: s.release, Survive: true, Progress: os.Stdout,
+	})
 	if err != nil {
 		return err
 	}
@@ -188,20 +210,47 @@ func (s *story) ping(ctx context.Context) error {
 	return nil
 }
 
-// fetch fetches the service's page until every pod of it has answered.
+// fetch fetches the service's page from a pod, and from outside the cluster, until every pod of the service has answered.
 func (s *story) fetch(ctx context.Context) error {
 	pages, till, err := s.pods(ctx)
 	if err != nil {
 		return err
 	}
-	var want, got []string
+	var want []string
 	for _, p := range slices.Concat(pages[s.lab.Nodes[0].Name], pages[s.lab.Nodes[1].Name]) {
 		_, name, _ := strings.Cut(p.Name, "/")
 		want = append(want, name)
 	}
 	slices.Sort(want)
-	err = s.await(ctx, func(ctx context.Context) error {
-		page, err := s.lab.Nodes[0].Place().Dial(ctx, till, "page.web", 80, "hostname")
+	if err := s.fetchAll(ctx, till.Name, "http://page.web/hostname", want, s.byName(till)); err != nil {
+		return err
+	}
+	port, err := s.lab.Run(ctx, "", "get", "service", "--namespace=web", "page", "--output=jsonpath={.spec.ports[0].nodePort}")
+	if err != nil {
+		return err
+	}
+	for _, n := range s.lab.Nodes {
+		url := fmt.Sprintf("http://%s:%s/hostname", n.Address, port)
+		get := func(ctx context.Context) (string, error) { return s.lab.Outside().Get(ctx, url) }
+		if err := s.fetchAll(ctx, s.lab.Outside().Name, url, want, get); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// byName returns a function with which a pod fetches the service's page, by the service's name.
+func (s *story) byName(pod kubelab.Place) func(context.Context) (string, error) {
+	return func(ctx context.Context) (string, error) {
+		return s.lab.Nodes[0].Place().Dial(ctx, pod, "page.web", 80, "hostname")
+	}
+}
+
+// fetchAll fetches a page until all pods have answered that should.
+func (s *story) fetchAll(ctx context.Context, client, url string, want []string, get func(context.Context) (string, error)) error {
+	var got []string
+	err := s.await(ctx, func(ctx context.Context) error {
+		page, err := get(ctx)
 		if err != nil {
 			return err
 		}
@@ -215,9 +264,9 @@ func (s *story) fetch(ctx context.Context) error {
 		return nil
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s -> %s: %w", client, url, err)
 	}
-	s.screen.Say("%s -> http://page.web/hostname: %s", till.Name, strings.Join(got, ", "))
+	s.screen.Say("%s -> %s: %s", client, url, strings.Join(got, ", "))
 	return nil
 }
 
@@ -253,6 +302,40 @@ func (s *story) scale(ctx context.Context) error {
 		s.screen.Say("%d replicas: as many interfaces in the model, as many ports on the switches", replicas)
 	}
 	return nil
+}
+
+// roll replaces all pods of the Deployment. Meanwhile a pod fetches pages by the service's name, one after the other. None
+// must be missing.
+func (s *story) roll(ctx context.Context) error {
+	_, till, err := s.pods(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := s.lab.Run(ctx, "", "rollout", "restart", "--namespace=web", "deployment/page"); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	rolled := make(chan error, 1)
+	go func() {
+		_, err := s.lab.Run(ctx, "", "rollout", "status", "--namespace=web", "deployment/page", "--timeout=110s")
+		rolled <- err
+	}()
+	get, pages := s.byName(till), 0
+	for {
+		if _, err := get(ctx); err != nil {
+			return fmt.Errorf("after %d pages: %w", pages, err)
+		}
+		pages++
+		select {
+		case err := <-rolled:
+			if err == nil {
+				s.screen.Say("%s -> http://page.web/hostname: %d pages while all pods were replaced, none is missing", till.Name, pages)
+			}
+			return err
+		default:
+		}
+	}
 }
 
 // count looks that so many interfaces of the model, and ports of the switches, have

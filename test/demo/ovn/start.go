@@ -51,6 +51,11 @@ func (s *story) startLab(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	versions, err := ovnhost.Versions(ctx)
+	if err != nil {
+		return err
+	}
+	s.screen.Say("programs: %s", versions)
 	s.screen.Say("northbound database: %s", s.lab.NB.Remote)
 	for _, h := range s.lab.Hosts {
 		s.screen.Say("%s: address %s, namespace %s", h.Name, h.Address, s.lab.Namespace(h.Name))

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
 // logLines is the number of lines of each log that are printed when a test has failed.
@@ -20,16 +22,25 @@ func ForTest(t testing.TB, nodes ...string) *Lab {
 	if testing.Short() {
 		t.Skip("needs root, OVN and Kubernetes: run without -short")
 	}
+	return forTest(t, Config{Nodes: nodes})
+}
+
+// OnOpenDaylight is ForTest for a cluster on a release of OpenDaylight. See odl.SkipUnlessAsked.
+func OnOpenDaylight(t testing.TB, release odl.Release, nodes ...string) *Lab {
+	t.Helper()
+	odl.SkipUnlessAsked(t)
+	return forTest(t, Config{Nodes: nodes, OpenDaylight: release})
+}
+
+func forTest(t testing.TB, cfg Config) *Lab {
 	bin := t.TempDir()
 	for _, name := range []string{"coe-bridge", "coe-cni"} {
 		if err := buildOwn(t.Context(), "github.com/coe-bridge/coe-bridge/cmd/"+name, filepath.Join(bin, name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	l, err := Start(t.Context(), Config{
-		Prefix: "k" + strconv.Itoa(os.Getpid()), Nodes: nodes, Bin: bin,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	cfg.Prefix, cfg.Bin, cfg.Log = "k"+strconv.Itoa(os.Getpid()), bin, slog.New(slog.NewTextHandler(t.Output(), nil))
+	l, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,6 +69,9 @@ func (l *Lab) showLogs(t testing.TB) {
 		for _, f := range files {
 			t.Logf("the last of %s:\n%s", strings.TrimPrefix(f, stateRoot), lastLines(f))
 		}
+	}
+	if l.OpenDaylight != nil {
+		t.Log(l.OpenDaylight.LastErrors())
 	}
 	all, err := l.Run(context.Background(), "", "get", "pods", "--all-namespaces", "--output=wide")
 	t.Logf("pods: %v\n%s", err, all)

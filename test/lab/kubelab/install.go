@@ -12,11 +12,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// installTimeout bounds the time until all nodes are ready.
-const installTimeout = 2 * time.Minute
+// installTimeout bounds the time until all nodes are ready. Beside OpenDaylight it is longer.
+const (
+	installTimeout    = 2 * time.Minute
+	installTimeoutODL = 6 * time.Minute
+)
 
 // User and Password are the credentials for RESTCONF.
 const (
@@ -29,7 +33,11 @@ const Namespace = "coe-bridge"
 
 // Install installs coe-bridge as docs/kubernetes.md says, and the name server, and waits until all nodes are ready.
 func (l *Lab) Install(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, installTimeout)
+	limit := installTimeout
+	if l.OpenDaylight != nil {
+		limit = installTimeoutODL
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	if err := l.install(ctx); err != nil {
 		return fmt.Errorf("install coe-bridge: %w", err)
@@ -54,7 +62,7 @@ func (l *Lab) install(ctx context.Context) error {
 	if err := l.checkout.run(ctx, l.variables(), Password+"\n", "functions", ""); err != nil {
 		return err
 	}
-	if err := guide.EncryptOVN(ctx, l.OVN, l.checkout.path("certificates/ovn")); err != nil {
+	if err := l.prepareBackend(ctx); err != nil {
 		return err
 	}
 	if err := l.writeOverlay(); err != nil {
@@ -70,6 +78,17 @@ func (l *Lab) install(ctx context.Context) error {
 		return err
 	}
 	return l.AwaitReady(ctx)
+}
+
+// prepareBackend runs the commands of the guide that are for one backend.
+func (l *Lab) prepareBackend(ctx context.Context) error {
+	if l.OpenDaylight != nil {
+		return l.checkout.run(ctx, "", odl.Password+"\n", "functions", "odl")
+	}
+	if err := l.checkout.run(ctx, l.variables(), "", "functions", "ovn"); err != nil {
+		return err
+	}
+	return guide.EncryptOVN(ctx, l.OVN, l.checkout.path("certificates/ovn"))
 }
 
 // controlPlane returns the nodes with a bridge.
@@ -124,6 +143,15 @@ func (l *Lab) nodeNetwork() string {
 	return ""
 }
 
+// backend returns the lines about the backend in the bridge's configuration file and in agent.env.
+func (l *Lab) backend() (bridge, agent string) {
+	if l.OpenDaylight == nil {
+		return fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\n", ovnhost.Central), ""
+	}
+	return fmt.Sprintf("backend: odl\nodl-url: %s\nodl-auth-file: /etc/coe-bridge/odl/auth\n", l.OpenDaylight.Inside),
+		fmt.Sprintf("BACKEND=odl\nOVS_MANAGER=%s\nCALL_DEADLINE=90s\n", l.OpenDaylight.Managers())
+}
+
 // writeOverlay edits the example like an operator.
 func (l *Lab) writeOverlay() error {
 	var bridges []string
@@ -131,13 +159,14 @@ func (l *Lab) writeOverlay() error {
 		bridges = append(bridges, fmt.Sprintf("https://%s:8181", n.Address))
 	}
 	first := l.Nodes[0]
+	bridge, agent := l.backend()
 	for name, text := range map[string]string{
 		"kustomization.yaml": fmt.Sprintf(overlay, min(2, len(l.Nodes))),
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
-		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n",
+		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n" + agent,
 		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
-		"config.yaml": fmt.Sprintf("backend: ovn\novn-nb: ssl:%s:6641\netcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
-			ovnhost.Central, first.Address, l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
+		"config.yaml": bridge + fmt.Sprintf("etcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
+			first.Address, l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
 	} {
 		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write overlay: %w", err)
@@ -151,14 +180,17 @@ func (l *Lab) Apply(ctx context.Context) error {
 	return l.checkout.run(ctx, "", "", "apply")
 }
 
-// AwaitReady waits until all nodes are ready.
+// AwaitReady waits until all nodes are ready, and until OpenDaylight has joined them by tunnels.
 func (l *Lab) AwaitReady(ctx context.Context) error {
 	for _, n := range l.Nodes {
 		if err := ovnhost.Poll(ctx, n.ready); err != nil {
 			return err
 		}
 	}
-	return nil
+	if l.OpenDaylight == nil {
+		return nil
+	}
+	return l.OpenDaylight.AwaitTunnels(ctx)
 }
 
 // Uninstall removes coe-bridge as docs/kubernetes.md says.

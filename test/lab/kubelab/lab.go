@@ -1,6 +1,7 @@
 // Package kubelab creates a real Kubernetes cluster on one machine: etcd, API server, controllers, scheduler, and nodes with
-// containerd, runc and kubelet. Each node is on a host of test/lab/ovnhost with its own Open vSwitch and ovn-controller. As
-// on any cluster, pods have no network until coe-bridge is installed from deploy/; Install does that.
+// containerd, runc and kubelet. Each node is on a host of test/lab/ovnhost with its own Open vSwitch and ovn-controller, or
+// with a switch that an OpenDaylight of test/lab/odl programs. As on any cluster, pods have no network until coe-bridge is
+// installed from deploy/; Install does that.
 //
 // The images contain locally built programs; nothing is pulled. A lab uses its own network namespaces, control groups and
 // directory, and another process can remove it if its owner was killed. The package needs root and the Debian packages that
@@ -20,10 +21,11 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// startTimeout bounds the start of a lab, without builds.
+// startTimeout bounds the start of Kubernetes, without builds.
 const startTimeout = 3 * time.Minute
 
 // The cluster's address ranges, as kubeadm chooses them.
@@ -47,6 +49,8 @@ type Config struct {
 	Bridges int
 	// Bin is the directory with coe-bridge and coe-cni from make build.
 	Bin string
+	// OpenDaylight is the release of the OpenDaylight that programs the switches; empty for OVN.
+	OpenDaylight odl.Release
 	// DualStack gives nodes, pods and services IPv6 addresses beside the IPv4 addresses, which come first.
 	DualStack bool
 	// Settings are lines that are added to the bridge's configuration file.
@@ -66,8 +70,10 @@ type Config struct {
 
 // Lab is a running cluster.
 type Lab struct {
-	// OVN has the hosts of the nodes.
+	// OVN has the hosts of the nodes. With OpenDaylight they have switches only.
 	OVN *ovnhost.Lab
+	// OpenDaylight is the controller of the switches; nil with OVN.
+	OpenDaylight *odl.Controller
 	// Nodes are in the order of Config.Nodes.
 	Nodes []*Node
 	// Etcd, APIServer, Controllers and Scheduler are the processes of the control plane.
@@ -92,8 +98,6 @@ func Start(ctx context.Context, cfg Config) (*Lab, error) {
 	if err := l.prepare(ctx); err != nil {
 		return nil, fmt.Errorf("start cluster %q: %w", cfg.Prefix, err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
-	defer cancel()
 	if err := l.start(ctx); err != nil {
 		if !cfg.Survive {
 			err = errors.Join(err, l.Close())
@@ -111,6 +115,11 @@ func (l *Lab) prepare(ctx context.Context) (err error) {
 	if err := CleanupDead(); err != nil {
 		return err
 	}
+	if l.cfg.OpenDaylight != "" {
+		if _, err := odl.Install(ctx, l.cfg.OpenDaylight, l.cfg.Progress); err != nil {
+			return err
+		}
+	}
 	if l.tools, err = buildTools(ctx, l.cfg.Progress); err != nil {
 		return err
 	}
@@ -124,10 +133,11 @@ func (l *Lab) prepare(ctx context.Context) (err error) {
 }
 
 func (l *Lab) start(ctx context.Context) (err error) {
-	l.OVN, err = ovnhost.Start(ctx, ovnhost.Config{Prefix: l.cfg.Prefix, Hosts: l.cfg.Nodes, Survive: l.cfg.Survive, Log: l.cfg.Log})
-	if err != nil {
+	if err := l.startNetwork(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	if l.client, err = kubernetes.NewForConfig(l.RESTConfig()); err != nil {
 		return err
 	}
@@ -152,6 +162,17 @@ func (l *Lab) start(ctx context.Context) (err error) {
 	return nil
 }
 
+// startNetwork starts the hosts with OVN or OpenDaylight.
+func (l *Lab) startNetwork(ctx context.Context) (err error) {
+	l.OVN, err = ovnhost.Start(ctx, ovnhost.Config{
+		Prefix: l.cfg.Prefix, Hosts: l.cfg.Nodes, SwitchesOnly: l.cfg.OpenDaylight != "", Survive: l.cfg.Survive, Log: l.cfg.Log,
+	})
+	if err == nil && l.cfg.OpenDaylight != "" {
+		l.OpenDaylight, err = odl.Start(ctx, odl.Config{Lab: l.OVN, Release: l.cfg.OpenDaylight, Progress: l.cfg.Progress})
+	}
+	return err
+}
+
 // Node returns the node with that name, or nil.
 func (l *Lab) Node(name string) *Node {
 	for _, n := range l.Nodes {
@@ -165,8 +186,11 @@ func (l *Lab) Node(name string) *Node {
 // Close ends and removes the lab.
 func (l *Lab) Close() error {
 	var err error
+	if l.OpenDaylight != nil {
+		err = l.OpenDaylight.Close()
+	}
 	if l.OVN != nil {
-		err = l.OVN.Close()
+		err = errors.Join(err, l.OVN.Close())
 	}
 	if l.egress != nil {
 		err = errors.Join(err, l.egress.close())

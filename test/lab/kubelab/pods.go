@@ -27,6 +27,33 @@ type Port struct {
 
 // Ports returns the pods' ports on the node's switch, sorted by pod.
 func (n *Node) Ports(ctx context.Context) ([]Port, error) {
+	rows, err := n.interfaces(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var ports []Port
+	for _, row := range rows {
+		if netns := row.ids["coe-netns"]; netns != "" {
+			ports = append(ports, Port{Name: row.name, Pod: row.ids["iface-id"], UID: row.ids["iface-id-ver"], Netns: netns})
+		}
+	}
+	slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(a.Pod, b.Pod) })
+	return ports, nil
+}
+
+// OwnPorts returns the names of the ports on the node's switch that are the node's own.
+func (n *Node) OwnPorts(ctx context.Context) (names []string, err error) {
+	rows, err := n.interfaces(ctx)
+	for _, row := range rows {
+		if row.ids["coe-node"] != "" {
+			names = append(names, row.name)
+		}
+	}
+	return names, err
+}
+
+// interfaces returns the interfaces of the node's switch.
+func (n *Node) interfaces(ctx context.Context) ([]interfaceRow, error) {
 	out, err := n.lab.OVN.Host(n.Name).VSCtl(ctx, "--format=json", "--columns=name,external_ids", "list", "Interface")
 	if err != nil {
 		return nil, err
@@ -35,14 +62,7 @@ func (n *Node) Ports(ctx context.Context) ([]Port, error) {
 	if err := json.Unmarshal([]byte(out), &table); err != nil {
 		return nil, fmt.Errorf("read ports of node %s: %w", n.Name, err)
 	}
-	var ports []Port
-	for _, row := range table.Data {
-		if netns := row.ids["coe-netns"]; netns != "" {
-			ports = append(ports, Port{Name: row.name, Pod: row.ids["iface-id"], UID: row.ids["iface-id-ver"], Netns: netns})
-		}
-	}
-	slices.SortFunc(ports, func(a, b Port) int { return strings.Compare(a.Pod, b.Pod) })
-	return ports, nil
+	return table.Data, nil
 }
 
 // interfaceRow is a row of the columns name and external_ids.

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab/cgroups"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
 // stateRoot has a directory for every lab of this machine, on a disk, because overlay mounts of containerd cannot be in an
@@ -85,7 +85,7 @@ func LogFolders(prefix string) string {
 // be repeated after an error.
 func Cleanup(prefix string) error {
 	dir := filepath.Join(stateRoot, prefix)
-	if err := ovnhost.Cleanup(prefix); err != nil {
+	if err := odl.Cleanup(prefix); err != nil {
 		return err
 	}
 	nodes, err := os.ReadDir(filepath.Join(dir, nodesDir))

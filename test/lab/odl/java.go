@@ -7,29 +7,21 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
-	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/cache"
+	"github.com/coe-bridge/coe-bridge/test/lab/debian"
 )
-
-// toolTimeout bounds a run of a short program.
-const toolTimeout = time.Minute
 
 // javaPackages has Debian's packages of a JRE 8, which these releases need, and of its C library. They are
 // only in Debian's unstable release, which has only the newest version of each package.
-var javaPackages = []string{"openjdk-8-jre-headless", "libc6", "zlib1g", "libgcc-s1", "libstdc++6"}
+var javaPackages = debian.Packages{
+	Release: "sid",
+	Names:   []string{"openjdk-8-jre-headless", "libc6", "zlib1g", "libgcc-s1", "libstdc++6"},
+}
 
-// Paths in the packages.
-const (
-	javaPattern = "usr/lib/jvm/java-8-openjdk-*/jre"
-	libraries   = "usr/lib/x86_64-linux-gnu"
-)
-
-// loader is the C library's program that starts other programs, in the folder of libraries.
-const loader = "ld-linux-x86-64.so.2"
+// javaPattern matches the JRE in its package.
+const javaPattern = "usr/lib/jvm/java-8-openjdk-*/jre"
 
 // javaPrograms has the programs that are linked with the downloaded libraries, not with the system's.
 var javaPrograms = []string{"java", "keytool"}
@@ -38,7 +30,7 @@ var javaPrograms = []string{"java", "keytool"}
 func installJava(ctx context.Context, progress io.Writer) (string, error) {
 	dir, err := cache.Folder{
 		Title: "Java 8", Takes: "half a minute, and 110 MB",
-		Name: "java-8", Inputs: append([]string{aptSource, aptSettings, loader}, javaPackages...),
+		Name: "java-8", Inputs: javaPackages.Inputs(),
 	}.Make(ctx, progress, func(ctx context.Context, dir string) error { return java{dir, progress}.fill(ctx) })
 	return filepath.Join(dir, "jre"), err
 }
@@ -55,12 +47,15 @@ func (j java) path(parts ...string) string {
 
 // fill starts with an empty folder, because earlier downloads may be outdated.
 func (j java) fill(ctx context.Context) error {
-	for _, dir := range []string{"jre", "packages", "root"} {
+	for _, dir := range []string{"jre", "root"} {
 		if err := os.RemoveAll(j.path(dir)); err != nil {
 			return fmt.Errorf("remove what broke off: %w", err)
 		}
 	}
-	for _, step := range []func(context.Context) error{j.download, j.unpack, j.take, j.link} {
+	if err := javaPackages.Unpack(ctx, j.path("root"), j.progress); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{j.take, j.link} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -68,22 +63,8 @@ func (j java) fill(ctx context.Context) error {
 	if err := os.RemoveAll(j.path("root")); err != nil {
 		return fmt.Errorf("remove what is needed no more: %w", err)
 	}
-	if err := run(ctx, j.path("jre/bin/java"), "-version"); err != nil {
+	if err := debian.Run(ctx, j.path("jre/bin/java"), "-version"); err != nil {
 		return fmt.Errorf("try it: %w", err)
-	}
-	return os.RemoveAll(j.path("packages"))
-}
-
-// unpack extracts all packages to the folder root.
-func (j java) unpack(ctx context.Context) error {
-	packages, err := filepath.Glob(j.path("packages/*.deb"))
-	if err != nil {
-		return err
-	}
-	for _, p := range packages {
-		if err := run(ctx, "dpkg-deb", "--extract", p, j.path("root")); err != nil {
-			return fmt.Errorf("unpack: %w", err)
-		}
 	}
 	return nil
 }
@@ -103,14 +84,7 @@ func (j java) take(ctx context.Context) error {
 	if err := filepath.WalkDir(j.path("jre"), j.resolve); err != nil {
 		return fmt.Errorf("copy settings: %w", err)
 	}
-	if err := os.Mkdir(j.path("jre/libc"), 0o755); err != nil {
-		return fmt.Errorf("make folder of libraries: %w", err)
-	}
-	shared, err := filepath.Glob(j.path("root", libraries, "*.so*"))
-	if err != nil {
-		return err
-	}
-	return run(ctx, "cp", append([]string{"--dereference", "--target-directory=" + j.path("jre/libc")}, shared...)...)
+	return debian.CopyLibraries(ctx, j.path("root"), j.path("jre/libc"))
 }
 
 // resolve replaces a link out of the JRE into root by the file.
@@ -137,23 +111,10 @@ func (j java) resolve(path string, d fs.DirEntry, err error) error {
 
 // link makes the programs use the downloaded libraries.
 func (j java) link(ctx context.Context) error {
-	search := strings.Join([]string{j.path("jre/libc"), j.path("jre/lib/amd64/jli"), j.path("jre/lib/amd64")}, ":")
 	for _, name := range javaPrograms {
-		program := j.path("jre/bin", name)
-		err := run(ctx, "patchelf", "--set-interpreter", j.path("jre/libc", loader), program)
-		if err == nil {
-			err = run(ctx, "patchelf", "--force-rpath", "--set-rpath", search, program)
-		}
-		if err != nil {
-			return fmt.Errorf("link %s with its libraries: %w", name, err)
+		if err := debian.Link(ctx, j.path("jre/bin", name), j.path("jre/libc"), j.path("jre/lib/amd64/jli"), j.path("jre/lib/amd64")); err != nil {
+			return err
 		}
 	}
 	return nil
-}
-
-// run runs a short program.
-func run(ctx context.Context, name string, args ...string) error {
-	ctx, cancel := context.WithTimeout(ctx, toolTimeout)
-	defer cancel()
-	return cache.Run(ctx, io.Discard, filepath.Base(name), exec.Command(name, args...))
 }

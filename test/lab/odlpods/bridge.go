@@ -30,7 +30,7 @@ func (l *Lab) StartBridge(ctx context.Context, isolation string) error {
 		Argv: []string{
 			l.program(), "serve", "--listen", strings.TrimPrefix(l.URL(), "http://"), "--auth-file", l.users.file(),
 			"--data-dir", l.users.path("data"), "--backend", "odl", "--odl-url", l.Controller.Inside, "--odl-auth-file", l.users.controller(),
-			"--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "1s",
+			"--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "10s",
 		},
 		Ready: func(ctx context.Context) error {
 			_, err := l.HTTPGet(ctx, ovnhost.CentralNamespace, l.URL()+"/readyz")

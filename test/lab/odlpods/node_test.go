@@ -162,6 +162,43 @@ func (w *world) testWayOut() {
 	}
 }
 
+// testFirstPods tests that the first packet of a pod by its node is answered, if it is the first pod of its namespace on the node.
+// The pod becomes known after its ADD, so that the node makes its port in the namespace meanwhile.
+func (w *world) testFirstPods() {
+	for i := range 6 {
+		p := pod(20+i, fmt.Sprintf("first%d", i), "only", w.lab.Hosts[i%len(w.lab.Hosts)].Name)
+		plugged := make(chan error, 1)
+		go func() {
+			_, err := w.lab.Plug(w.t.Context(), p)
+			plugged <- err
+		}()
+		require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
+		require.NoError(w.t, <-plugged)
+		_, err := w.lab.Exec(w.t.Context(), p.String(), "ping", "-n", "-c", "1", "-W", "20", ovnhost.Central.String())
+		require.NoError(w.t, err)
+		require.NoError(w.t, w.lab.Unplug(w.t.Context(), p))
+		require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p))
+	}
+}
+
+// testLastPods tests that a pod is reached when its ADD has returned, if it comes moments after the last pod of its namespace on
+// the node has gone. Its node reaches it, and it reaches what is outside by the port of the node in the elan-instance.
+func (w *world) testLastPods() {
+	host := w.lab.Host("host1")
+	for i := range 10 {
+		p := pod(40+i, "turns", fmt.Sprintf("last%d", i), host.Name)
+		require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
+		plugged, err := w.lab.Plug(w.t.Context(), p)
+		require.NoError(w.t, err)
+		for _, ping := range [][]string{{host.Name, plugged.Address.String()}, {p.String(), ovnhost.Central.String()}} {
+			_, err := w.lab.Exec(w.t.Context(), ping[0], "ping", "-n", "-c", "10", "-i", "0.2", "-W", "10", ping[1]) // a new port can cost a packet
+			require.NoError(w.t, err, "round %d, %s pings %s", i, ping[0], ping[1])
+		}
+		require.NoError(w.t, w.lab.Unplug(w.t.Context(), p))
+		require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p))
+	}
+}
+
 // testIsolatedNode tests that a node and a pod of an isolated namespace on it reach each other, and nodes reach no other pods.
 func (w *world) testIsolatedNode() {
 	p := pod(9, "web", "probed", "host1")

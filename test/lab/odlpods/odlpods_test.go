@@ -42,6 +42,8 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("nodes and pods reach each other", w.testNodes)
 			w.step("pods and nodes use services", w.testServices)
 			w.step("pods reach what is outside", w.testWayOut)
+			w.step("the first pod of a namespace loses no packet", w.testFirstPods)
+			w.step("a pod follows the last pod of its namespace", w.testLastPods)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
 			w.step("the agent is restarted", w.testAgentRestarts)
 			w.step("the switch is restarted", w.testSwitchRestarts)

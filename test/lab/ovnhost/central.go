@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
 // CentralNamespace is, after the lab's prefix, the name of the namespace of the central processes and of the
@@ -16,10 +18,11 @@ const CentralNamespace = "central"
 // underlayBridge connects the hosts' links in the central namespace.
 const underlayBridge = "underlay"
 
+// The schemas of the databases, for ovsdb.Schema.
 const (
-	nbSchema      = "/usr/share/ovn/ovn-nb.ovsschema"
-	sbSchema      = "/usr/share/ovn/ovn-sb.ovsschema"
-	vswitchSchema = "/usr/share/openvswitch/vswitch.ovsschema"
+	nbSchema      = "ovn/ovn-nb"
+	sbSchema      = "ovn/ovn-sb"
+	vswitchSchema = "openvswitch/vswitch"
 )
 
 func (l *Lab) startCentral(ctx context.Context) error {
@@ -86,7 +89,7 @@ func (l *Lab) startDatabase(ctx context.Context, name, namespace, dir, schema st
 }
 
 func (d *Database) create(ctx context.Context) error {
-	if _, err := output(ctx, "ovsdb-tool", "create", d.file, d.schema); err != nil {
+	if _, err := output(ctx, "ovsdb-tool", "create", d.file, ovsdb.Schema(d.schema)); err != nil {
 		return fmt.Errorf("create database %s: %w", d.Name, err)
 	}
 	return nil

@@ -155,9 +155,22 @@ func (l *Lab) startSwitch(ctx context.Context, host *Host, dir string) (err erro
 		"ovs-vswitchd", host.OVSDB.Remote, "-vsyslog:off", "--unixctl="+host.control())
 	host.VSwitchd.env = runDir(dir)
 	host.VSwitchd.ready = func(ctx context.Context) error { // existing bridges get their links a little later
-		return Poll(ctx, func(ctx context.Context) error { return l.addBridges(ctx, host) })
+		return Poll(ctx, func(ctx context.Context) error {
+			return errors.Join(l.addBridges(ctx, host), host.keepNeighbours(ctx))
+		})
 	}
 	return host.VSwitchd.Start(ctx)
+}
+
+// neighbourAge is how many seconds the switch knows the MAC addresses of the other ends of tunnels: the maximum. By default it
+// forgets them after fifteen minutes, and the userspace datapath loses packets until it has found them again.
+const neighbourAge = "3600"
+
+func (h *Host) keepNeighbours(ctx context.Context) error {
+	if _, err := output(ctx, "ovs-appctl", "--target="+h.control(), "tnl/neigh/aging", neighbourAge); err != nil {
+		return fmt.Errorf("keep the neighbours of tunnels: %w", err)
+	}
+	return nil
 }
 
 // addBridges creates the host's bridges. The address must be set after each start of the switch, because the
@@ -224,6 +237,17 @@ func (h *Host) noNullNAT(ctx context.Context) error {
 		err = errors.New("OVN still configures NAT that changes no address")
 	}
 	return err
+}
+
+// Versions returns the versions of OVN and Open vSwitch in PATH.
+func Versions(ctx context.Context) (string, error) {
+	northd, err := output(ctx, "ovn-northd", "--version")
+	if err != nil {
+		return "", err
+	}
+	vswitchd, err := output(ctx, "ovs-vswitchd", "--version")
+	first := func(text string) string { return strings.SplitN(text, "\n", 2)[0] }
+	return first(northd) + ", " + first(vswitchd), err
 }
 
 // HasStaleFlows reports whether the hosts run Open vSwitch 3.1. While packets use a flow of its

@@ -4,9 +4,12 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-// needs are the files and programs of a lab, with their Debian packages.
+// needs are the schemas and programs of a lab, with their Debian packages.
 var needs = []struct{ pkg, name string }{
 	{"openvswitch-switch", "ovs-vswitchd"},
 	{"openvswitch-switch", "ovs-vsctl"},
@@ -37,8 +40,8 @@ func Missing() []string {
 }
 
 func installed(name string) bool {
-	if name[0] == '/' {
-		_, err := os.Stat(name)
+	if strings.Contains(name, "/") {
+		_, err := os.Stat(ovsdb.Schema(name))
 		return err == nil
 	}
 	_, err := exec.LookPath(name)

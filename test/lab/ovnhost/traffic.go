@@ -70,7 +70,6 @@ func (l *Lab) Serve(pod string, port uint16, handler http.Handler) error {
 		http:   &http.Server{Handler: handler, ReadHeaderTimeout: httpTimeout},
 		result: make(chan error, 1),
 	}
-	s.http.SetKeepAlivesEnabled(false)
 	go func() { s.result <- s.http.Serve(listener) }()
 	l.mu.Lock()
 	l.servers[pod] = append(l.servers[pod], s)

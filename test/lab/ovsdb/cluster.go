@@ -59,7 +59,7 @@ func StartCluster(t testing.TB) *Cluster {
 	c.client, err = c.clients.Client(files.File{Path: c.path("ca.crt")}, files.File{Path: c.path("client.crt")}, files.File{Path: c.path("client.key")})
 	require.NoError(t, err)
 	first := c.Members[0]
-	require.NoError(t, first.process.create("--election-timer="+electionTimer, "create-cluster", first.process.Database(), Schema, first.raft))
+	require.NoError(t, first.process.create("--election-timer="+electionTimer, "create-cluster", first.process.Database(), Schema(northbound), first.raft))
 	for _, m := range c.Members[1:] {
 		c.join(t, m)
 	}

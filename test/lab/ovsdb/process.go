@@ -15,9 +15,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
-// Schema is the path of the northbound schema in Debian's ovn-common.
-const Schema = "/usr/share/ovn/ovn-nb.ovsschema"
-
 const startTimeout = 10 * time.Second
 
 // Process is an ovsdb-server with its database, for programs that are not tests. Tests use Server.
@@ -59,7 +56,7 @@ func (p *Process) control() string { return filepath.Join(p.dir, "nb.ctl") }
 func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
 
 // Wipe restarts the server with an empty database.
-func (p *Process) Wipe() error { return p.create("create", p.Database(), Schema) }
+func (p *Process) Wipe() error { return p.create("create", p.Database(), Schema(northbound)) }
 
 // create restarts the server with a database that ovsdb-tool creates with the arguments.
 func (p *Process) create(args ...string) error {

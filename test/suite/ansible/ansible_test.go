@@ -1,6 +1,7 @@
 package ansible
 
 import (
+	"bytes"
 	"context"
 	"net/http"
 	"net/url"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -127,15 +129,23 @@ func (a *ansible) run(playbook string, args ...string) recap {
 	out, err := cmd.CombinedOutput()
 	a.said = string(out)
 	a.t.Logf("ansible-playbook %s: %v\n%s", playbook, err, out)
-	a.awaitConnectionsClosed(home)
+	a.closeConnections(home)
 	counted := recapLine.FindSubmatch(out)
 	require.NotNil(a.t, counted, "Ansible printed no counts")
 	return recap{a.number(counted[1]), a.number(counted[2]), a.number(counted[3])}
 }
 
-// awaitConnectionsClosed waits until the processes that hold connections have ended. Their sockets
-// are removed then.
-func (a *ansible) awaitConnectionsClosed(home string) {
+// closeConnections ends the processes that hold connections of a run, and waits for their end. They would
+// stay for half a minute. Their sockets are removed at their end.
+func (a *ansible) closeConnections(home string) {
+	environments, err := filepath.Glob("/proc/[0-9]*/environ")
+	require.NoError(a.t, err)
+	for _, file := range environments {
+		environment, _ := os.ReadFile(file) // it fails if the process has ended
+		if bytes.Contains(environment, []byte("ANSIBLE_HOME="+home+"\x00")) {
+			_ = syscall.Kill(a.number([]byte(filepath.Base(filepath.Dir(file)))), syscall.SIGTERM)
+		}
+	}
 	require.Eventually(a.t, func() bool {
 		sockets, err := filepath.Glob(filepath.Join(home, "??????????"))
 		return err == nil && len(sockets) == 0

@@ -16,23 +16,47 @@ var passingText string
 //go:embed excluded.txt
 var excludedText string
 
+//go:embed passing-odl.txt
+var passingODL string
+
+//go:embed excluded-odl.txt
+var excludedODL string
+
+// The backends of the cluster.
+const onOVN, onODL = "ovn", "odl"
+
+// listFiles has the files with the lists of each backend: the tests that pass, and the excluded ones. OpenDaylight excludes
+// the tests of excluded.txt too, because they were not tried there.
+var listFiles = map[string][]listFile{
+	onOVN: {{"passing.txt", passingText}, {"excluded.txt", excludedText}},
+	onODL: {{"passing-odl.txt", passingODL}, {"excluded.txt", excludedText}, {"excluded-odl.txt", excludedODL}},
+}
+
+type listFile struct{ name, text string }
+
 // lists has the suite's tests that must pass, and the excluded tests.
 type lists struct {
 	passing  []string          // names
 	excluded map[string]string // reasons, by name
 }
 
-// readLists reads both lists, as they are in the tree.
-func readLists() (l lists, err error) {
-	if l.passing, err = parsePassing(passingText); err != nil {
-		return l, fmt.Errorf("read passing.txt: %w", err)
+// readLists reads the lists of a backend, as they are in the tree.
+func readLists(backend string) (l lists, err error) {
+	passing, others := listFiles[backend][0], listFiles[backend][1:]
+	if l.passing, err = parsePassing(passing.text); err != nil {
+		return l, fmt.Errorf("read %s: %w", passing.name, err)
 	}
-	if l.excluded, err = parseExcluded(excludedText); err != nil {
-		return l, fmt.Errorf("read excluded.txt: %w", err)
-	}
-	for _, name := range l.passing {
-		if _, found := l.excluded[name]; found {
-			return l, fmt.Errorf("%q is both in passing.txt and in excluded.txt", name)
+	l.excluded = map[string]string{}
+	for _, f := range others {
+		excluded, err := parseExcluded(f.text)
+		if err != nil {
+			return l, fmt.Errorf("read %s: %w", f.name, err)
+		}
+		for name, reason := range excluded {
+			if l.excluded[name] != "" || slices.Contains(l.passing, name) {
+				return l, fmt.Errorf("%q of %s is also in another list", name, f.name)
+			}
+			l.excluded[name] = reason
 		}
 	}
 	return l, nil
@@ -101,7 +125,7 @@ func (l lists) compare(suite []string) error {
 		}
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("passing.txt and excluded.txt must name the suite's tests:\n%w", errors.Join(errs...))
+		return fmt.Errorf("the lists must name the suite's tests:\n%w", errors.Join(errs...))
 	}
 	return nil
 }
@@ -116,14 +140,14 @@ func (l lists) names() []string {
 	return names
 }
 
-// choose returns the tests to run: the tests in passing.txt or, if only is not nil, the tests of the
-// suite that match it. The lists must match the tests of the suite.
-func choose(ctx context.Context, s *suite, only *regexp.Regexp) ([]string, error) {
+// choose returns the tests to run: the tests that must pass or, if only is not nil, the tests of the
+// suite that match it. The lists of the backend must match the tests of the suite.
+func choose(ctx context.Context, s *suite, backend string, only *regexp.Regexp) ([]string, error) {
 	all, err := s.tests(ctx)
 	if err != nil {
 		return nil, err
 	}
-	l, err := readLists()
+	l, err := readLists(backend)
 	if err != nil {
 		return nil, err
 	}

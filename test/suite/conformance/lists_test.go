@@ -7,15 +7,20 @@ import (
 )
 
 func TestListsOfTheTree(t *testing.T) {
-	l, err := readLists()
-	require.NoError(t, err)
-	files := map[string]string{}
-	for _, name := range l.names() {
-		file := logName(name)
-		require.Empty(t, files[file], "%s and %s have one log", name, files[file])
-		require.Less(t, len(file), 256, "the name of the log of %s", name)
-		files[file] = name
+	all := map[string][]string{}
+	for backend := range listFiles {
+		l, err := readLists(backend)
+		require.NoError(t, err)
+		all[backend] = l.names()
+		files := map[string]string{}
+		for _, name := range l.names() {
+			file := logName(name)
+			require.Empty(t, files[file], "%s and %s have one log", name, files[file])
+			require.Less(t, len(file), 256, "the name of the log of %s", name)
+			files[file] = name
+		}
 	}
+	require.Equal(t, all[onOVN], all[onODL], "the lists of both backends have the tests of the suite")
 }
 
 func TestPassingIsParsed(t *testing.T) {

@@ -1,7 +1,8 @@
 // Command conformance runs the network tests of Kubernetes' own end-to-end suite, [sig-network], on
 // a cluster of a control-plane node, which runs no pods of the tests, and six nodes in three zones. coe-bridge is installed
 // there as docs/kubernetes.md says. passing.txt has the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
-// suite has a test that is in neither file.
+// suite has a test that is in neither file. On OpenDaylight, passing-odl.txt has the tests that must pass, and excluded-odl.txt those that
+// are excluded besides.
 //
 // The suite is built from the module of the Kubernetes that runs. The images of its pods are made
 // of programs that are built here and of files of this machine. Nothing is pulled.
@@ -25,6 +26,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/demo/screen"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -49,8 +51,9 @@ type options struct {
 	bin      string
 	nodes    int
 	parallel int
+	backend  string
 	dual     bool           // a dual-stack cluster
-	only     *regexp.Regexp // nil for the tests of passing.txt
+	only     *regexp.Regexp // nil for the tests that must pass
 }
 
 func run(ctx context.Context) error {
@@ -69,15 +72,19 @@ func run(ctx context.Context) error {
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
 	flag.IntVar(&o.nodes, "nodes", 6, "number of nodes beside the control-plane node, in three zones")
-	flag.BoolVar(&o.dual, "dual-stack", false, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, for tests with IPv6DualStack")
+	flag.StringVar(&o.backend, "backend", onOVN, "what programs the switches: ovn or odl (OpenDaylight)")
+	flag.BoolVar(&o.dual, "dual-stack", true, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, as the tests with IPv6DualStack require; no effect with OpenDaylight, whose cluster has IPv4 alone")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
-	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests in passing.txt", func(text string) error {
+	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests that must pass", func(text string) error {
 		o.only, err = regexp.Compile(text)
 		return err
 	})
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", flag.Arg(0))
+	}
+	if listFiles[o.backend] == nil {
+		return o, fmt.Errorf("backend %q: want %s or %s", o.backend, onOVN, onODL)
 	}
 	return o, nil
 }
@@ -93,7 +100,7 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 		return err
 	}
 	s.Step("Compare the suite's tests with the lists")
-	tests, err := choose(ctx, suite, o.only)
+	tests, err := choose(ctx, suite, o.backend, o.only)
 	if err != nil {
 		return err
 	}
@@ -141,10 +148,14 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 	for i := range 1 + o.nodes {
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
-	lab, err := kubelab.Start(ctx, kubelab.Config{
+	cfg := kubelab.Config{
 		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: o.dual,
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
-	})
+	}
+	if o.backend == onODL {
+		cfg.OpenDaylight, cfg.DualStack = odl.Oxygen, false
+	}
+	lab, err := kubelab.Start(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

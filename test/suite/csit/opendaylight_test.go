@@ -43,7 +43,7 @@ func TestBridgeOnRealOpenDaylight(t *testing.T) {
 			c := odl.ForTest(t, release)
 			credentials := filepath.Join(t.TempDir(), "opendaylight")
 			require.NoError(t, os.WriteFile(credentials, []byte(odl.User+":"+odl.Password+"\n"), 0o600))
-			variables := startController(t, "--backend", "odl", "--odl-url", c.URL, "--odl-auth-file", credentials).variables()
+			variables := startController(t, "--backend", "odl", "--odl-url", c.URL, "--odl-auth-file", credentials, "--address-reuse-delay", "1s").variables()
 			variables["OPENDAYLIGHT"], variables["START_PATIENCE"] = c.URL, startPatience
 			maps.Copy(variables, backendPower(t, c.Kill, again(t, c.Start), again(t, c.Wipe)))
 			requirePassed(t, robot(t, variables, "--exclude", "ovn"))

@@ -98,7 +98,7 @@ func newNode(name, address string) *corev1.Node {
 // install runs the documented commands.
 func (c *cluster) install(t *testing.T) {
 	t.Helper()
-	c.run(t, c.here(commands(t, "variables", "functions", "")))
+	c.run(t, c.here(commands(t, "variables", "functions", "", "ovn")))
 	api, err := url.Parse(c.URL())
 	require.NoError(t, err)
 	c.edit(t, "deploy/kubernetes/mine", append(c.addresses(),

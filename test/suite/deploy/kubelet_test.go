@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -123,6 +124,9 @@ func (k *kubelet) mount(t *testing.T, pod *corev1.Pod, c *corev1.Container, root
 		switch {
 		case v.Secret != nil:
 			secret, err := k.client.CoreV1().Secrets(pod.Namespace).Get(t.Context(), v.Secret.SecretName, metav1.GetOptions{})
+			if apierrors.IsNotFound(err) && v.Secret.Optional != nil && *v.Secret.Optional {
+				continue
+			}
 			require.NoError(t, err)
 			for key, content := range secret.Data {
 				writeFile(t, filepath.Join(at, key), content, os.FileMode(*v.Secret.DefaultMode), group)

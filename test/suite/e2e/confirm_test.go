@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
@@ -84,6 +86,9 @@ func TestFlowsThatAreNotProgrammed(t *testing.T) {
 	c.fake.Set("l3vpn:vpn-instances", "vpn-instance", "another", map[string]any{
 		"vpn-instance-name": "another", "ipv4-family": map[string]any{"route-distinguisher": []any{"100:2"}},
 	})
+	// The pod reaches services by the port of its node.
+	node := netvirt.NodePort{ELAN: netvirt.ELANName(netip.MustParseAddr(pod.node), pod.namespace)}
+	c.fake.Plug(netvirt.NodePortName(node.Name()))
 	c.fake.Plug(c.port(pod))
 	c.awaitPod(pod, false, "flows not programmed: its vpn-instance is not in vpn-instance-op-data")
 	c.fake.Remove("l3vpn:vpn-instances", "vpn-instance", "another")

@@ -38,33 +38,34 @@ func TestPoolExhausted(t *testing.T) {
 		name  string
 		heal  func(*testing.T, rest, []aPod)
 		after time.Duration // the least duration until the refused pod is served
+		left  []string      // problems that stay
 	}{
 		{"pool enlarged", func(t *testing.T, r rest, _ []aPod) {
 			larger := small()
 			larger.to = "10.42.0.6"
 			r.putPool(t, larger)
-		}, 0},
+		}, 0, []string{"default PoolNearlyFull"}},
 		{"another subnet added", func(t *testing.T, r rest, _ []aPod) {
 			more := addressPool{subnet: "10.43.0.0/24"}.body()["network"].([]object)[0]["allocation-pool"]
 			r.change(t, http.MethodPost, poolPath("default"), object{"allocation-pool": more})
-		}, 0},
+		}, 0, nil},
 		{"a pool of the namespace", func(t *testing.T, r rest, _ []aPod) {
 			r.putPool(t, addressPool{network: "web", subnet: "10.44.0.0/24"})
-		}, 0},
-		{"a pod deleted", func(t *testing.T, r rest, pods []aPod) { r.deletePods(t, pods[0]) }, time.Second},
+		}, 0, []string{"default PoolNearlyFull"}},
+		{"a pod deleted", func(t *testing.T, r rest, pods []aPod) { r.deletePods(t, pods[0]) }, time.Second, []string{"default PoolNearlyFull"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := startMemory(t)
 			r.putPool(t, small())
 			pods := numbered("web", 3)
 			r.putPods(t, pods...)
-			r.awaitProblems(t, converge, "pod-3 PoolExhausted")
+			r.awaitProblems(t, converge, "default PoolNearlyFull", "pod-3 PoolExhausted")
 			r.awaitSync(t, converge)
 			require.Len(t, r.living(t), 2)
 
 			begun := time.Now()
 			c.heal(t, r, pods)
-			r.awaitProblems(t, converge)
+			r.awaitProblems(t, converge, c.left...)
 			require.GreaterOrEqual(t, time.Since(begun), c.after, "before its rest was over")
 			require.Contains(t, r.living(t), pods[2].uid)
 			r.awaitSync(t, converge)
@@ -79,7 +80,7 @@ func TestSmallPoolForManyNamespaces(t *testing.T) {
 	for i := range 30 {
 		r.putPods(t, aPod{uid: uid("a", i), name: "pod", namespace: fmt.Sprintf("ns-%d", i), node: loadNodes[0]})
 	}
-	r.requireServed(t, 30, netip.MustParsePrefix("10.42.7.0/24"))
+	r.requireServed(t, 30, netip.MustParsePrefix("10.42.7.0/24"), "default PoolNearlyFull")
 }
 
 // TestSamplePool serves two nodes from the pool of the specification.
@@ -110,11 +111,11 @@ func TestSamplePool(t *testing.T) {
 	}
 }
 
-// requireServed requires that n pods have different addresses of the prefix.
-func (r rest) requireServed(t *testing.T, pods int, prefix netip.Prefix) {
+// requireServed requires that n pods have different addresses of the prefix, and that there are exactly these problems.
+func (r rest) requireServed(t *testing.T, pods int, prefix netip.Prefix, problems ...string) {
 	t.Helper()
 	r.awaitSync(t, converge)
-	r.awaitProblems(t, converge)
+	r.awaitProblems(t, converge, problems...)
 	living := r.living(t)
 	require.Len(t, living, pods)
 	seen := map[netip.Addr]bool{}

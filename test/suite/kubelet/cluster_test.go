@@ -32,7 +32,13 @@ type cluster struct {
 // startCluster starts a cluster that has the namespace.
 func startCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{kubelab.ForTest(t, "n1", "n2")}
+	return inNamespace(t, kubelab.ForTest(t, "n1", "n2"))
+}
+
+// inNamespace creates the namespace in a cluster.
+func inNamespace(t *testing.T, lab *kubelab.Lab) *cluster {
+	t.Helper()
+	c := &cluster{lab}
 	_, err := c.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	eventually(t, func(ctx context.Context) error {
@@ -152,13 +158,17 @@ func (c *cluster) isSettled(ctx context.Context) error {
 		if !maps.Equal(has, want[n.Name]) || len(ports) != len(has) {
 			return fmt.Errorf("node %s has the ports %v: expected %v", n.Name, has, want[n.Name])
 		}
+		own, err := n.OwnPorts(ctx)
+		if err != nil {
+			return err
+		}
 		out, err := n.Place().Exec(ctx, "ip", "-brief", "link", "show", "type", "veth")
 		if err != nil {
 			return err
 		}
 		var there []string
 		for line := range strings.Lines(out) {
-			if name, _, _ := strings.Cut(strings.Fields(line)[0], "@"); strings.HasPrefix(name, "tap") {
+			if name, _, _ := strings.Cut(strings.Fields(line)[0], "@"); strings.HasPrefix(name, "tap") && !slices.Contains(own, name) {
 				there = append(there, name)
 			}
 		}

@@ -86,7 +86,7 @@ func (c *cluster) testConnectivityPasses(t *testing.T) {
 	require.Equal(t, map[connectivity.Kind]int{ // with IPv4
 		connectivity.PodStart: 6, connectivity.SameNode: 4, connectivity.OtherNode: 4, connectivity.FullPackets: 4, connectivity.PodToService: 8,
 		connectivity.DNS: 4, connectivity.Hairpin: 2, connectivity.PodToNode: 4, connectivity.NodeToPod: 4, connectivity.NodeToService: 4,
-		connectivity.NodePort: 4, connectivity.Outside: 2, connectivity.PolicyDeny: 4, connectivity.PolicyAllow: 4,
+		connectivity.NodePort: 8, connectivity.FromOutside: 4, connectivity.Outside: 2, connectivity.PolicyDeny: 4, connectivity.PolicyAllow: 4,
 	}, passed)
 }
 
@@ -153,7 +153,7 @@ func (c *cluster) testConnectivityFails(t *testing.T) {
 	t.Cleanup(func() { firewall(context.WithoutCancel(t.Context()), "delete table bridge small") })
 	firewall(t.Context(), "add chain bridge small forward { type filter hook forward priority 0; }; "+
 		"add rule bridge small forward udp dport 6081 udp length > 1400 drop")
-	report := c.report(t, 1, "--skip", "service,dns,hairpin,pod-to-node,node-to-pod,node-to-service,node-port,outside,policy-deny,policy-allow")
+	report := c.report(t, 1, "--skip", "service,dns,hairpin,pod-to-node,node-to-pod,node-to-service,node-port,from-outside,outside,policy-deny,policy-allow")
 	for _, r := range report.Results {
 		want := connectivity.Passed
 		if r.Kind == connectivity.FullPackets && r.FromNode != r.ToNode {

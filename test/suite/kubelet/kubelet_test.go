@@ -13,18 +13,17 @@ import (
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// TestCluster runs scenarios on the real nodes of one cluster, one after the other. After each, the
-// switches have exactly the ports of the running pods.
+// TestCluster runs scenarios on the real nodes of one cluster, one after the other.
 func TestCluster(t *testing.T) {
 	c := startCluster(t)
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
+	c.scenarios(t, []scenario{
 		{"pods have their interface", c.testInterface},
 		{"the agent has no privileges", c.testPrivileges},
 		{"static pods are wired", c.testStaticPod},
@@ -42,12 +41,36 @@ func TestCluster(t *testing.T) {
 		{"the agent needs its capabilities", c.testCapabilities},
 		{"namespaces are isolated", c.testIsolation},
 		{"coe-bridge is uninstalled", c.testUninstall},
-	} {
-		if !t.Run(test.name, func(t *testing.T) {
-			test.run(t)
+	})
+}
+
+// TestOnRealOpenDaylight runs the scenarios that do not need OVN on nodes that a real OpenDaylight connects.
+func TestOnRealOpenDaylight(t *testing.T) {
+	c := inNamespace(t, kubelab.OnOpenDaylight(t, odl.Oxygen, "n1", "n2"))
+	c.scenarios(t, []scenario{
+		{"pods have their interface", c.testInterface},
+		{"node ports", c.testNodePorts},
+		{"pods are replaced", c.testRoll},
+		{"static pods are wired", c.testStaticPod},
+		{"a Deployment is scaled", c.testScale},
+		{"a sandbox is made again", c.testSandbox},
+	})
+}
+
+type scenario struct {
+	name string
+	run  func(*testing.T)
+}
+
+// scenarios runs scenarios until one fails: later ones would fail for the same reason. After each, the switches have exactly the
+// ports of the running pods.
+func (c *cluster) scenarios(t *testing.T, all []scenario) {
+	for _, one := range all {
+		if !t.Run(one.name, func(t *testing.T) {
+			one.run(t)
 			c.settled(t)
 		}) {
-			return // later scenarios would fail for the same reason
+			return
 		}
 	}
 }
@@ -157,6 +180,58 @@ func (c *cluster) testScale(t *testing.T) {
 		c.settled(t)
 	}
 	c.undeploy(t, "scaled")
+}
+
+// All pods of a Deployment are replaced. Meanwhile a pod and a node send one request after the other to the service, each with a
+// connection of its own. All are answered. A pod that ends serves until nobody is led to it any more.
+func (c *cluster) testRoll(t *testing.T) {
+	const name, replicas = "rolled", 4
+	c.deploy(t, name, "", replicas)
+	client := newPod("client", "n1")
+	c.create(t, client)
+	deployments := c.Client().AppsV1().Deployments(namespace)
+	service, err := c.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: corev1.ServiceSpec{
+			Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
+		},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = deployments.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(
+		`{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":6,"containers":[{"name":"main","lifecycle":{"preStop":{"sleep":{"seconds":5}}}}]}}}}`),
+		metav1.PatchOptions{})
+	require.NoError(t, err)
+	rollout := func() error {
+		_, err := c.Run(t.Context(), "", "--namespace="+namespace, "rollout", "status", "deployment/"+name, "--timeout=110s")
+		return err
+	}
+	require.NoError(t, rollout())
+	url := "http://" + service.Spec.ClusterIP + "/hostname"
+	clients := []kubelab.Place{c.ready(t, client)[0], c.Node("n2").Place()}
+	for _, from := range clients {
+		eventually(t, func(ctx context.Context) error { _, err := from.Get(ctx, url); return err })
+	}
+
+	_, err = c.Run(t.Context(), "", "--namespace="+namespace, "rollout", "restart", "deployment/"+name)
+	require.NoError(t, err)
+	rolled := make(chan error, 1)
+	go func() { rolled <- rollout() }()
+	for requests := 0; ; requests++ {
+		for _, from := range clients {
+			_, err := from.Get(t.Context(), url)
+			require.NoError(t, err, "after %d requests", requests)
+		}
+		select {
+		case err := <-rolled:
+			require.NoError(t, err)
+			require.Greater(t, requests, replicas)
+			require.NoError(t, c.Client().CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+			c.undeploy(t, name)
+			c.delete(t, client)
+			return
+		default:
+		}
+	}
 }
 
 // The sandbox of a pod ends. Kubelet creates a new one, in which the pod has the same address.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -53,8 +54,8 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 }
 
 // testProbes: traffic does not depend on the control plane. No packet is lost while bridges, agents,
-// their etcd, the API server, northd and its database are killed and restarted. (The southbound
-// database is not killed, because OVN installs all flows again after a reconnect.)
+// their etcd, the API server, northd and its database are killed and restarted, and while the southbound database does not answer.
+// (It is not killed, because OVN installs all flows again after a reconnect.)
 func (c *cluster) testProbes(t *testing.T) {
 	pods := []*corev1.Pod{newPod("here", "n1"), newPod("near", "n1"), newPod("far", "n2")}
 	c.create(t, pods...)
@@ -68,6 +69,8 @@ func (c *cluster) testProbes(t *testing.T) {
 	require.NoError(t, err)
 	probes := c.probes(t, places[0], places[1], places[2], netip.MustParseAddr(service.Spec.ClusterIP))
 
+	require.NoError(t, c.OVN.SB.Stop())
+	silent := time.Now()
 	for _, n := range c.Nodes {
 		for _, program := range []string{"serve", "agent"} {
 			require.NoError(t, n.Kill("coe-bridge", program))
@@ -79,6 +82,8 @@ func (c *cluster) testProbes(t *testing.T) {
 			})
 		}
 	}
+	<-time.After(time.Until(silent.Add(12 * time.Second))) // OVN would give up after 10 s, if the guide did not tell it to wait
+	require.NoError(t, c.OVN.SB.Cont())
 	require.NoError(t, c.Node("n1").Kill("etcd"))
 	for _, p := range []interface{ Restart(context.Context) error }{c.APIServer, c.OVN.Northd, c.OVN.NB} {
 		require.NoError(t, p.Restart(t.Context()))

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -66,6 +67,11 @@ func testAway(t *testing.T, w *world, dir string) {
 	var log journal
 	b := w.serve(t, withLog(&log), withDir(dir), neverReuse, w.watched(t, w.Kubeconfig()))
 
+	t.Cleanup(func() { // if the test fails, the next one has the same datastore
+		for _, uid := range []string{uid, string(twice.UID)} {
+			_, _, _ = b.Client().Do(context.Background(), http.MethodDelete, podPath(uid), nil)
+		}
+	})
 	b.putPool(t, http.StatusCreated, "mine", "10.70.0.0/24", "")
 	b.putPod(t, uid, "early", "mine", 0)
 	b.putPod(t, string(twice.UID), "in-both", "ns-0", 2)

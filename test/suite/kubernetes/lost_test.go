@@ -77,7 +77,7 @@ func loseDatastore(t *testing.T, w *world, ledger *ledger) {
 // group of events and returns it.
 func (r running) followNode(t *testing.T, node netip.Addr) (snapshot func() string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), recovery)
+	ctx, cancel := context.WithTimeout(t.Context(), converge)
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.URL()+"/rests/streams/node-interfaces="+node.String(), http.NoBody)
 	require.NoError(t, err)
 	request.SetBasicAuth(bridgetest.User, bridgetest.Password)

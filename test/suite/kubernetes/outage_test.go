@@ -120,11 +120,11 @@ func (w *world) lines(t *testing.T) []string {
 
 // hasPort fails unless a port exists.
 func (w *world) hasPort(name string) error {
-	var ports []nb.LogicalSwitchPort
-	if err := w.rows.List(context.Background(), &ports); err != nil {
+	now, err := w.rows.read(context.Background())
+	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(ports, func(p nb.LogicalSwitchPort) bool { return p.Name == name }) {
+	if !slices.ContainsFunc(now.ports, func(p nb.LogicalSwitchPort) bool { return p.Name == name }) {
 		return fmt.Errorf("no port %s", name)
 	}
 	return nil

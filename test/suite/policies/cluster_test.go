@@ -29,6 +29,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/sctp"
 )
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
@@ -63,8 +64,8 @@ type pod struct {
 	ports           []corev1.ContainerPort
 	addresses       []netip.Addr // a new pod requests them, if there are some
 	plugged         ovnhost.Pod
-	sctp            []int // raw sockets for IPv4 and IPv6
-	gated           bool  // it is ready when its network is
+	sctp            sctp.Listener
+	gated           bool // it is ready when its network is
 }
 
 func (p *pod) String() string { return p.namespace + "/" + p.name }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/sctp"
 )
 
 // answerTime is how long a probe waits for an answer. A connection that is allowed and takes
@@ -94,7 +95,7 @@ func (c *cluster) probeAtOnce(cells []*cell) {
 				if one.port.Protocol == "sctp" {
 					source := c.nextSource()
 					inits[source] = one
-					if err := one.sendInit(source); err != nil {
+					if err := sctp.Send(source, netip.AddrPortFrom(one.address, one.port.Number)); err != nil {
 						return fmt.Errorf("probe %s: %w", one, err)
 					}
 					continue

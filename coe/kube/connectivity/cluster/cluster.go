@@ -66,7 +66,9 @@ type test struct {
 	Config
 	client kubernetes.Interface
 	// exec runs a program in a pod, and returns its output and its error output.
-	exec      func(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error)
+	exec func(ctx context.Context, pod string, argv ...string) (stdout, stderr string, err error)
+	// dial connects from this machine. With UDP it fails unless the other end answers.
+	dial      func(ctx context.Context, protocol connectivity.Protocol, target string) error
 	namespace string
 	// uid is that of the namespace; empty until it is created.
 	uid types.UID
@@ -85,7 +87,7 @@ func Run(ctx context.Context, cfg Config) (*connectivity.Report, error) {
 		return nil, fmt.Errorf("connect to Kubernetes: %w", err)
 	}
 	t := newTest(cfg, client, lifeOf(ctx))
-	t.exec = t.run
+	t.exec, t.dial = t.run, dial
 	return t.test(ctx)
 }
 
@@ -207,6 +209,9 @@ func (t *test) check(ctx context.Context, c connectivity.Check) connectivity.Res
 			break // the outcome may be that of ctx
 		}
 		if r, isOver := trial.Add(outcome, time.Since(start) > patience); isOver {
+			if reason := t.beyond(ctx, r); reason != "" {
+				return connectivity.Result{Check: c, Status: connectivity.Skipped, Reason: reason}
+			}
 			return r
 		}
 		select {

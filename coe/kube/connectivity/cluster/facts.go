@@ -22,12 +22,22 @@ import (
 // defaultKubeletPort is the port of a kubelet whose node does not report it.
 const defaultKubeletPort = 10250
 
+// listTimeout bounds the first request to the API server.
+const listTimeout = 30 * time.Second
+
 // chooseNodes chooses nodes on which any pod may run, and asks whether there is a name server.
 func (t *test) chooseNodes(ctx context.Context) error {
-	nodes, err := t.client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+	t.Progress("asking the API server for the nodes")
+	listing, cancel := context.WithTimeoutCause(ctx, listTimeout, fmt.Errorf("the API server has not answered within %s", listTimeout))
+	defer cancel()
+	nodes, err := t.client.CoreV1().Nodes().List(listing, metav1.ListOptions{})
+	if listing.Err() != nil {
+		err = context.Cause(listing)
+	}
 	if err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
+	t.facts.Machine = thisMachine(nodes.Items)
 	if len(nodes.Items) == 0 {
 		return errors.New("the cluster has no nodes")
 	}

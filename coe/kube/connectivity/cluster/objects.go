@@ -74,7 +74,7 @@ func (t *test) create(ctx context.Context) error {
 			t.createPod(ctx, role, i, n.Name)
 		}
 		t.facts.Services = append(t.facts.Services, t.createService(ctx, "server", i, n.Name, corev1.ServiceTypeClusterIP, corev1.ProtocolTCP, corev1.ProtocolUDP))
-		t.facts.NodePorts = append(t.facts.NodePorts, t.createService(ctx, "node-port", i, n.Name, corev1.ServiceTypeNodePort, corev1.ProtocolTCP))
+		t.facts.NodePorts = append(t.facts.NodePorts, t.createService(ctx, "node-port", i, n.Name, corev1.ServiceTypeNodePort, corev1.ProtocolTCP, corev1.ProtocolUDP))
 	}
 	return ctx.Err()
 }
@@ -126,7 +126,7 @@ func (t *test) pod(fact connectivity.Pod) *corev1.Pod {
 // createService creates a service of a type for the server of a node. It returns what the API server
 // has made of it.
 func (t *test) createService(ctx context.Context, name string, i int, node string, kind corev1.ServiceType, protocols ...corev1.Protocol) connectivity.Service {
-	fact := connectivity.Service{Name: fmt.Sprintf("%s-%d", name, i+1), Node: node}
+	fact := connectivity.Service{Name: fmt.Sprintf("%s-%d", name, i+1), Node: node, NodePorts: map[connectivity.Protocol]uint16{}}
 	service := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Name: fact.Name},
 		Spec: corev1.ServiceSpec{
@@ -145,7 +145,11 @@ func (t *test) createService(ctx context.Context, name string, i int, node strin
 		return fact
 	}
 	fact.Addresses = addresses(created.Spec.ClusterIPs)
-	fact.NodePort = uint16(created.Spec.Ports[0].NodePort)
+	for _, p := range created.Spec.Ports {
+		if p.NodePort > 0 {
+			fact.NodePorts[connectivity.Protocol(p.Protocol)] = uint16(p.NodePort)
+		}
+	}
 	return fact
 }
 

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -33,9 +32,12 @@ const (
 	probeTimeout = 20 * time.Second
 )
 
-// probe runs the probe of a check in its pod. It starts through kubelet, so that it needs nothing of
-// the network that it tests.
+// probe runs the probe of a check in its pod, or on this machine. In a pod it starts through kubelet, so that it needs nothing
+// of the network that it tests.
 func (t *test) probe(ctx context.Context, c connectivity.Check) connectivity.Outcome {
+	if c.From == connectivity.ThisMachine {
+		return outcomeOf(t.dial(ctx, c.Protocol, c.Target))
+	}
 	argv := []string{agnhost, "connect", "--timeout=" + connectTimeout.String(), "--protocol=" + strings.ToLower(string(c.Protocol))}
 	if n := c.UDPData(); n > 0 {
 		argv = append(argv, "--udp-data="+strings.Repeat("x", n-1)) // connect adds a line feed
@@ -89,13 +91,24 @@ func (t *test) run(ctx context.Context, pod string, argv ...string) (stdout, std
 	if err != nil {
 		return "", "", err
 	}
-	var out, said bytes.Buffer
+	var out, said head
 	if err := executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &said}); ctx.Err() != nil {
-		return "", "", ctx.Err() // the buffers can still be written to
+		return "", "", ctx.Err() // they can still be written to
 	} else if err != nil {
-		return out.String(), said.String(), err
+		return string(out.text), string(said.text), err
 	}
-	return out.String(), said.String(), nil
+	return string(out.text), string(said.text), nil
+}
+
+// maxOutput is how many bytes of the output of a program are kept: a probe says in a few lines why it has failed.
+const maxOutput = 4 << 10
+
+// head keeps the first bytes that are written to it.
+type head struct{ text []byte }
+
+func (h *head) Write(p []byte) (int, error) {
+	h.text = append(h.text, p[:min(len(p), maxOutput-len(h.text))]...)
+	return len(p), nil
 }
 
 // executor uses websockets and, like kubectl, SPDY if the API server or a proxy does not take them.

@@ -14,7 +14,6 @@ import (
 // Roles of rows of an egress IP. A port, and the policy that leads to it, have the number of the port in their role.
 const (
 	roleEgress     = "egress"
-	roleEgress6    = "egress-ipv6"
 	roleEgressPort = "port"
 )
 
@@ -39,7 +38,7 @@ func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	})
 	if network, ok := look(nodeNetworkKey(o.Network)).(netvirt.NodeNetwork); ok && network.PrefixIPv6.IsValid() {
 		c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
-			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleEgress6),
+			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleIn(roleEgress, network.PrefixIPv6.Addr())),
 			Match: fmt.Sprintf("%s && ip6.src == $%s", goesOut(o.Network), c.addressSetName(o.Group, families[1])),
 		})
 	}

@@ -25,6 +25,7 @@ const (
 	roleInside      = "inside"
 	roleGateway     = "gateway" // the way out by the gateway on the node
 	rolePretended   = "pretended"
+	roleNeighbours  = "neighbours"
 	roleToInside    = "to-inside"
 	roleToExternal  = "to-external"
 	roleToNodes     = "to-nodes"
@@ -32,8 +33,26 @@ const (
 )
 
 // priorityPinned is the priority of the policy of pinned pods, less the length of their prefix: the longest
-// prefix has precedence over others, and all over the way out of a node, but not over priorityOnNode.
-const priorityPinned = 200
+// prefix has precedence over others, and all over the way out of a node, but not over priorityOnNode. The length is 128 at
+// most, so the priorities of IPv6 begin lower.
+const (
+	priorityPinned     = 200
+	priorityPinnedIPv6 = 150
+)
+
+func pinnedPriority(pods netip.Prefix) int {
+	if pods.Addr().Is6() {
+		return priorityPinnedIPv6 + pods.Bits()
+	}
+	return priorityPinned + pods.Bits()
+}
+
+// neverClients are addresses that no client outside has. A pod that reaches itself through a service sees the addresses of
+// hairpinAddresses, which policies allow.
+var neverClients = netvirt.NewPrefixList(
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), linkLocal4,
+	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd69::5/128"),
+)
 
 func gatewayName(node netip.Addr) string { return "gateway:" + node.String() }
 
@@ -76,9 +95,9 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	for _, pods := range o.Pinned.All() {
 		by := o
 		if !o.Translates(pods) {
-			by.Link = netip.Prefix{}
+			by.Link, by.IPv6 = netip.Prefix{}, netvirt.GatewayFamily{}
 		}
-		c.byGateway(set, k, rolePinned+pods.String(), priorityPinned+pods.Bits(), by, pods)
+		c.byGateway(set, k, rolePinned+pods.String(), pinnedPriority(pods), by, pods)
 	}
 	if !o.Link.IsValid() {
 		return
@@ -95,10 +114,16 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	} {
 		lr.ExternalIDs[key] = value
 	}
-	transit := c.routerUUID(transitKey(o.Transit))
-	c.routerPort(set, k, roleToGateway, transit, toGatewayName(o.Node), o.TransitAddress())
-	c.routerPort(set, k, roleFromGateway, router, fromGatewayName(o.Node), o.LinkAddress())
-	c.routerPort(set, k, roleOutside, router, outsideName(o.Node), o.Address)
+	if six := o.IPv6; six.Link.IsValid() {
+		lr.ExternalIDs[idAddress6], lr.ExternalIDs[idNextHop6], lr.ExternalIDs[idLink6] = six.Address.String(), six.NextHop.String(), six.Link.String()
+	}
+	var near, far, outside []netip.Prefix
+	for _, f := range o.Families() {
+		near, far, outside = append(near, f.TransitAddress()), append(far, f.LinkAddress()), append(outside, f.Address)
+	}
+	c.routerPort(set, k, roleToGateway, c.routerUUID(transitKey(o.Transit)), toGatewayName(o.Node), near...)
+	c.routerPort(set, k, roleFromGateway, router, fromGatewayName(o.Node), far...)
+	c.routerPort(set, k, roleOutside, router, outsideName(o.Node), outside...)
 	c.gatewaySwitch(set, k, roleFromGateway, linkName(o.Node), toGatewayName(o.Node), fromGatewayName(o.Node))
 	c.gatewaySwitch(set, k, roleOutside, outsideSwitch(o.Node), outsideName(o.Node))
 	localnet := &nb.LogicalSwitchPort{
@@ -107,24 +132,54 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	}
 	set.Add(localnet)
 	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, k, roleOutside), "ports", localnet.UUID)
-	c.route(set, k, roleOutside, router, netip.PrefixFrom(netip.IPv4Unspecified(), 0), o.NextHop, outsideName(o.Node))
-	for _, pods := range o.Pods.All() {
-		c.route(set, k, rolePods+pods.String(), router, pods, o.TransitAddress().Addr(), fromGatewayName(o.Node))
+	for _, f := range o.Families() {
+		c.gatewayFamily(set, k, o, f)
+	}
+	if o.Services {
+		c.notBack(set, k, o)
+	}
+}
+
+// gatewayFamily adds the rows of a gateway for one family. The neighbours of a gateway ask for it, and answer it, by packets
+// of IPv6.
+func (c Codec) gatewayFamily(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway, f netvirt.GatewayFamily) {
+	address, family, router := f.Address.Addr(), familyOf(f.NextHop), c.routerUUID(k)
+	c.route(set, k, roleIn(roleOutside, address), router, everywhere(address), f.NextHop, outsideName(o.Node))
+	for _, pods := range o.Pods.In(address).All() {
+		c.route(set, k, rolePods+pods.String(), router, pods, f.TransitAddress().Addr(), fromGatewayName(o.Node))
 		nat := &nb.NAT{
-			UUID: c.uuid(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: o.Address.Addr().String(),
+			UUID: c.uuid(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: address.String(),
 			LogicalIP: pods.String(), ExternalPortRange: o.SourcePorts, ExternalIDs: c.mark(k, rolePods+pods.String()),
 		}
 		set.Add(nat)
 		set.Link(nb.LogicalRouterTable, router, "nat", nat.UUID)
 	}
 	c.policyOf(set, router, k, &nb.LogicalRouterPolicy{
-		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleInside),
-		Match: fmt.Sprintf("inport == %q && ip4.dst == %s", fromGatewayName(o.Node), anyOf(o.Inside)),
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleIn(roleInside, address)),
+		Match: fmt.Sprintf("inport == %q && %s.dst == %s", fromGatewayName(o.Node), family, anyOf(o.Inside.In(address))),
 	})
-	c.fromOutside(set, k, o.Node, roleInside, priorityToOthers, nb.ACLActionDrop, fmt.Sprintf("ip4 && ip4.dst != %s", o.Address.Addr()))
-	if o.Services {
-		c.servesOutside(set, k, o)
+	c.fromOutside(set, k, o.Node, roleIn(roleInside, address), priorityToOthers, nb.ACLActionDrop, fmt.Sprintf("%s && %s.dst != %s", family, family, address))
+	if address.Is6() {
+		own := linkLocal(gatewayMAC(o.Address.Addr()))
+		to := texts([]netip.Addr{address, own, netip.IPv6LinkLocalAllNodes(), solicited(address), solicited(own)}, ", ")
+		c.fromOutside(set, k, o.Node, roleNeighbours, priorityNeighbours, nb.ACLActionAllow, fmt.Sprintf("nd && ip6.dst == {%s}", to))
 	}
+	if o.Services {
+		c.servesOutside(set, k, o, f)
+	}
+}
+
+// solicited returns the multicast address at which neighbours ask for an IPv6 address (RFC 4291, section 2.7.1).
+func solicited(a netip.Addr) netip.Addr {
+	to, of := netip.MustParseAddr("ff02::1:ff00:0").As16(), a.As16()
+	copy(to[13:], of[13:])
+	return netip.AddrFrom16(to)
+}
+
+// everywhere returns the prefix with all addresses of a family.
+func everywhere(family netip.Addr) netip.Prefix {
+	all, _ := family.Prefix(0) // a valid length
+	return all
 }
 
 // priorityToNodes is the priority of the policy of a gateway's router for packets to nodes, which are endpoints.
@@ -139,32 +194,47 @@ const (
 	priorityRestricted = 30 // by loadBalancerSourceRanges
 	priorityAdmitted   = 31
 	priorityPretended  = 40 // from addresses inside
+	priorityNeighbours = 50
 )
 
 // servesOutside lets packets to services in. Their sources are outside the network: with a Local one a host outside could
-// otherwise pretend to be the node of a pod, which policies allow. No packet goes back to the network outside: one to an
-// external address that no load balancer translates would come again, and so would one to an endpoint that is a gateway.
-// Endpoints that are nodes are reached by the transit.
-func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
-	spoofed := netvirt.NewPrefixList(slices.Concat(o.Inside.All(), o.Own.All())...)
-	kept := netvirt.NewPrefixList(slices.Concat(o.Inside.All(), o.Nodes.All())...)
-	c.fromOutside(set, k, o.Node, rolePretended, priorityPretended, nb.ACLActionDrop, fmt.Sprintf("ip4.src == %s", anyOf(spoofed)))
-	c.fromOutside(set, k, o.Node, roleToGateway, priorityToGateway, nb.ACLActionAllow, fmt.Sprintf("ip4.dst == %s", o.Address.Addr()))
-	c.fromOutside(set, k, o.Node, roleToInside, priorityToInside, nb.ACLActionDrop, fmt.Sprintf("ip4.dst == %s", anyOf(kept)))
+// otherwise pretend to be the node of a pod, which policies allow. Endpoints that are nodes are reached by the transit.
+func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway, f netvirt.GatewayFamily) {
+	address, family := f.Address.Addr(), familyOf(f.NextHop)
+	inside, nodes := o.Inside.In(address).All(), o.Nodes.In(address)
+	spoofed := netvirt.NewPrefixList(slices.Concat(inside, o.Own.In(address).All(), neverClients.In(address).All())...)
+	kept := netvirt.NewPrefixList(slices.Concat(inside, nodes.All())...)
+	for _, acl := range []struct {
+		role     string
+		priority int
+		action   string
+		match    string
+	}{
+		{rolePretended, priorityPretended, nb.ACLActionDrop, "src == " + anyOf(spoofed)},
+		{roleToGateway, priorityToGateway, nb.ACLActionAllow, "dst == " + address.String()},
+		{roleToInside, priorityToInside, nb.ACLActionDrop, "dst == " + anyOf(kept)},
+	} {
+		c.fromOutside(set, k, o.Node, roleIn(acl.role, address), acl.priority, acl.action, family+"."+acl.match)
+	}
+	if nodes != "" {
+		c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
+			Priority: priorityToNodes, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{f.TransitAddress().Addr().String()},
+			Match:       fmt.Sprintf("inport == %q && %s.dst == %s", outsideName(o.Node), family, anyOf(nodes)),
+			ExternalIDs: c.mark(k, roleIn(roleToNodes, address)),
+		})
+	}
+	if external := o.External.In(address); external != "" {
+		c.fromOutside(set, k, o.Node, roleIn(roleToExternal, address), priorityToExternal, nb.ACLActionAllow, fmt.Sprintf("%s.dst == %s", family, anyOf(external)))
+	}
+}
+
+// notBack drops packets that would go back to the network outside: one to an external address that no load balancer
+// translates would come again, and so would one to an endpoint that is a gateway.
+func (c Codec) notBack(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
 	c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
 		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleBack),
 		Match: fmt.Sprintf("inport == %q && outport == %q", outsideName(o.Node), outsideName(o.Node)),
 	})
-	if o.Nodes != "" {
-		c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
-			Priority: priorityToNodes, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{o.TransitAddress().Addr().String()},
-			Match: fmt.Sprintf("inport == %q && ip4.dst == %s", outsideName(o.Node), anyOf(o.Nodes)), ExternalIDs: c.mark(k, roleToNodes),
-		})
-	}
-	if o.External == "" {
-		return
-	}
-	c.fromOutside(set, k, o.Node, roleToExternal, priorityToExternal, nb.ACLActionAllow, fmt.Sprintf("ip4.dst == %s", anyOf(o.External)))
 }
 
 // fromOutside adds an ACL for packets that come in from the network outside of a gateway.
@@ -201,10 +271,10 @@ func (c Codec) gatewaySwitch(set *ovsdb.RowSet, head netvirt.Key, role, name str
 func (c Codec) byGateway(set *ovsdb.RowSet, head netvirt.Key, role string, priority int, by netvirt.Gateway, pods netip.Prefix) {
 	p := &nb.LogicalRouterPolicy{
 		Priority: priority, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(head, role),
-		Match: fmt.Sprintf("%s && ip4.src == %s", goesOut(by.Network), pods),
+		Match: fmt.Sprintf("%s && %s.src == %s", goesOut(by.Network), familyOf(pods.Addr()), pods),
 	}
-	if by.Link.IsValid() {
-		p.Action, p.Nexthops = nb.LogicalRouterPolicyActionReroute, []string{by.LinkAddress().Addr().String()}
+	if hop, ok := by.Hop(pods.Addr()); ok {
+		p.Action, p.Nexthops = nb.LogicalRouterPolicyActionReroute, []string{hop.String()}
 	}
 	c.policy(set, head, by.Transit, p)
 }
@@ -218,6 +288,9 @@ func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	o.Address, _ = netip.ParsePrefix(ids[idAddress])
 	o.NextHop, _ = netip.ParseAddr(ids[idNextHop])
 	o.Link, _ = netip.ParsePrefix(ids[idLink])
+	o.IPv6.Address, _ = netip.ParsePrefix(ids[idAddress6])
+	o.IPv6.NextHop, _ = netip.ParseAddr(ids[idNextHop6])
+	o.IPv6.Link, _ = netip.ParsePrefix(ids[idLink6])
 	o.Pods, _ = parsePrefixes(ids[idPods])
 	o.Pinned, _ = parsePrefixes(ids[idPinned])
 	o.Inside, _ = parsePrefixes(ids[idInside])

@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -74,6 +75,97 @@ func TestOnNode(t *testing.T) {
 	}, all)
 }
 
+// Packets from gateways that lead to services reach the second address of a node by its management port. Nothing else is routed
+// there.
+func TestSecondAddresses(t *testing.T) {
+	network := netvirt.NodeNetwork{
+		Prefix: netip.MustParsePrefix("100.96.0.0/16"), PrefixIPv6: netip.MustParsePrefix("fd00:96::/64"), GatewayIPv6: netip.MustParseAddr("fd00:96::1"),
+		Transit: netvirt.CommonRouteTarget, GatewayLinks: "169.254.192.0/18,fd63:6f65:6272:1::/114",
+	}
+	port := netvirt.ManagementPort{
+		Node: netip.MustParseAddr("192.168.33.11"), Network: network.Prefix, Address: netip.MustParseAddr("100.96.0.2"), ServiceAddress: netip.MustParseAddr("100.96.0.3"),
+		IPv6: netvirt.NodeAddresses{Address: netip.MustParseAddr("fd00:96::2"), Service: netip.MustParseAddr("fd00:96::3")}, Second: netip.MustParseAddr("2001:db8::11"),
+	}
+	second := func(port netvirt.ManagementPort, network netvirt.NodeNetwork) (all []string) {
+		m := netvirt.Model{}
+		m.Add(port, network)
+		for _, r := range testCodec.Encode(port.Key(), netvirt.Model{port.Key(): port}, func(k netvirt.Key) netvirt.Object { return m[k] }).Rows {
+			if p, ok := r.Value.(*nb.LogicalRouterPolicy); ok && strings.Contains(p.Match, "2001:db8::11") {
+				all = append(all, p.Match+" "+p.Action+" "+strings.Join(p.Nexthops, ","))
+			}
+		}
+		return all
+	}
+	require.Equal(t, []string{
+		`outport == "router:nodes:way-out/100.96.0.0/16" && ip6.src == {fd63:6f65:6272:1::/114} && ip6.dst == 2001:db8::11 reroute fd00:96::2`,
+	}, second(port, network))
+	network.GatewayLinks = "169.254.192.0/18"
+	require.Empty(t, second(port, network))
+	network.GatewayLinks = ""
+	require.Empty(t, second(port, network))
+}
+
+// A gateway with an IPv6 address has the rows of IPv4 for IPv6 too, and lets neighbour discovery in.
+func TestGatewayFamilies(t *testing.T) {
+	four := netvirt.Gateway{
+		Node: netip.MustParseAddr("192.168.33.11"), Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1", Services: true,
+		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.192.12/30"),
+		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16", External: "198.51.100.0/24", Nodes: "192.168.33.12/32",
+	}
+	six := four
+	six.IPv6 = netvirt.GatewayFamily{
+		Address: netip.MustParsePrefix("2001:db8:74::138/64"), NextHop: netip.MustParseAddr("fe80::1"), Link: netip.MustParsePrefix("fd63:6f65:6272:1::c/126"),
+	}
+	six.Pods, six.Pinned, six.Inside = six.Pods+",fd42::/64", six.Pinned+",fd42::/80", six.Inside+",fd42::/64"
+	six.External, six.Nodes = six.External+",2001:db8:51::/64", six.Nodes+",2001:db8::12/128"
+	lines := func(o netvirt.Gateway) map[string]bool {
+		m := netvirt.Model{}
+		m.Add(o)
+		decoded, all := netvirt.Model{}, map[string]bool{}
+		for _, r := range testCodec.Encode(o.Key(), m, func(k netvirt.Key) netvirt.Object { return m[k] }).Rows {
+			decoded.Add(testCodec.Decode(o.Key(), r)...)
+			switch row := r.Value.(type) {
+			case *nb.ACL:
+				all[fmt.Sprintf("acl %d %s %s", row.Priority, row.Action, strings.TrimPrefix(row.Match, `inport == "gateway:outside:192.168.33.11/localnet" && `))] = true
+			case *nb.LogicalRouterPolicy:
+				match := strings.NewReplacer(`outport == "router:nodes:way-out/100.96.0.0/16"`, "out", `inport == "router:gateway:from-gateway/192.168.33.11"`, "from inside",
+					`inport == "router:gateway:outside/192.168.33.11"`, "from outside").Replace(row.Match)
+				all[fmt.Sprintf("policy %d %s %s %s", row.Priority, row.Action, match, strings.Join(row.Nexthops, ","))] = true
+			case *nb.LogicalRouterStaticRoute:
+				all["route "+row.IPPrefix+" "+row.Nexthop] = true
+			case *nb.NAT:
+				all["nat "+row.LogicalIP+" "+row.ExternalIP] = true
+			case *nb.LogicalRouterPort:
+				all["port "+row.MAC+" "+strings.Join(row.Networks, ",")] = true
+			}
+		}
+		require.Equal(t, m, decoded)
+		return all
+	}
+	with, without := lines(six), lines(four)
+	for line := range without {
+		if !strings.HasPrefix(line, "port ") {
+			require.True(t, with[line], line)
+			delete(with, line)
+		}
+	}
+	for _, hairpin := range strings.Fields(hairpinAddresses) {
+		a := netip.MustParseAddr(hairpin)
+		require.True(t, slices.ContainsFunc(neverClients.All(), func(p netip.Prefix) bool { return p.Contains(a) }), "policies allow %s", a)
+	}
+	require.Equal(t, map[string]bool{
+		"port 0a:58:a9:fe:c0:0d 169.254.192.13/30,fd63:6f65:6272:1::d/126": true, "port 0a:58:a9:fe:c0:0e 169.254.192.14/30,fd63:6f65:6272:1::e/126": true,
+		"port 0a:58:0a:21:4a:8a 10.33.74.138/24,2001:db8:74::138/64": true,
+		"route ::/0 fe80::1": true, "route fd42::/64 fd63:6f65:6272:1::d": true, "nat fd42::/64 2001:db8:74::138": true,
+		"policy 230 reroute out && ip6.src == fd42::/80 fd63:6f65:6272:1::e": true, "policy 1 drop from inside && ip6.dst == {fd42::/64} ": true,
+		"policy 2 reroute from outside && ip6.dst == {2001:db8::12/128} fd63:6f65:6272:1::d":                                      true,
+		"acl 1 drop ip6 && ip6.dst != 2001:db8:74::138":                                                                           true,
+		"acl 50 allow nd && ip6.dst == {2001:db8:74::138, fe80::858:aff:fe21:4a8a, ff02::1, ff02::1:ff00:138, ff02::1:ff21:4a8a}": true,
+		"acl 40 drop ip6.src == {::/127, fd42::/64, fd69::5/128, fe80::/10}":                                                      true, "acl 25 allow ip6.dst == 2001:db8:74::138": true,
+		"acl 20 drop ip6.dst == {2001:db8::12/128, fd42::/64}": true, "acl 10 allow ip6.dst == {2001:db8:51::/64}": true,
+	}, with)
+}
+
 // The router of a gateway with services has the load balancers of its GatewayVIPs, and its switch has the ACLs of restricted
 // ones.
 func TestGatewayVIPs(t *testing.T) {
@@ -143,7 +235,7 @@ func TestGatewayVIPs(t *testing.T) {
 	require.ElementsMatch(t, []string{
 		"1 drop ip4 && ip4.dst != 10.33.74.138", "10 allow ip4.dst == {198.51.100.0/24}", "25 allow ip4.dst == 10.33.74.138",
 		"20 drop ip4.dst == {10.42.0.0/16, 10.96.0.0/12, 192.168.33.11/32, 192.168.33.12/32}",
-		"40 drop ip4.src == {10.42.0.0/16, 10.96.0.0/12, 192.168.33.11/32, 203.0.113.12/32}",
+		"40 drop ip4.src == {0.0.0.0/8, 10.42.0.0/16, 10.96.0.0/12, 127.0.0.0/8, 169.254.0.0/16, 192.168.33.11/32, 203.0.113.12/32}",
 	}, acls)
 	const port = `"router:gateway:outside/192.168.33.11"`
 	require.Contains(t, policies, "inport == "+port+" && ip4.dst == {192.168.33.11/32, 192.168.33.12/32}")

@@ -84,10 +84,11 @@ func (c Codec) encodeGatewayVIPs(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Ser
 // restrict lets only the sources of a GatewayVIP come in to it.
 func (c Codec) restrict(set *ovsdb.RowSet, k netvirt.Key, role string, v netvirt.GatewayVIP) {
 	role += " " + endpointText(v.VIP)
-	to := fmt.Sprintf("ip4.dst == %s && %s.dst == %d", v.VIP.Addr(), v.Protocol, v.VIP.Port())
+	family := familyOf(v.VIP.Addr())
+	to := fmt.Sprintf("%s.dst == %s && %s.dst == %d", family, v.VIP.Addr(), v.Protocol, v.VIP.Port())
 	c.fromOutside(set, k, v.Gateway, role+" others", priorityRestricted, nb.ACLActionDrop, to)
 	if v.Sources != "" {
-		c.fromOutside(set, k, v.Gateway, role+" sources", priorityAdmitted, nb.ACLActionAllow, to+" && ip4.src == "+anyOf(v.Sources))
+		c.fromOutside(set, k, v.Gateway, role+" sources", priorityAdmitted, nb.ACLActionAllow, fmt.Sprintf("%s && %s.src == %s", to, family, anyOf(v.Sources)))
 	}
 }
 

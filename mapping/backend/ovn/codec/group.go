@@ -146,11 +146,11 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	case *nb.LogicalRouter:
 		return decodeRouter(head, r)
 	case *nb.LogicalSwitch:
-		return decodeSwitch(head, r)
+		return c.decodeSwitch(head, r)
 	case *nb.LogicalRouterPort:
 		return decodeGatewayPort(head, r)
 	case *nb.LogicalSwitchPort:
-		return c.decodeSwitchPort(head, r)
+		return decodeSwitchPort(head, r)
 	case *nb.LoadBalancer:
 		return decodeService(head, r)
 	case *nb.LoadBalancerGroup:

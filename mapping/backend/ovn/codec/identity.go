@@ -55,6 +55,7 @@ const (
 	idPinned     = "coe-bridge/pinned"
 	idInside     = "coe-bridge/inside"
 	idOnNode     = "coe-bridge/on-node"
+	idLinks      = "coe-bridge/gateway-links"
 	idServices   = "coe-bridge/services"
 	idExternal   = "coe-bridge/external"
 	idNodes      = "coe-bridge/nodes"
@@ -79,6 +80,8 @@ const (
 	idAddress6   = "coe-bridge/ipv6-address"
 	idServiceIP6 = "coe-bridge/ipv6-service-address"
 	idEdgeIP6    = "coe-bridge/ipv6-edge-address"
+	idNextHop6   = "coe-bridge/ipv6-next-hop"
+	idLink6      = "coe-bridge/ipv6-link"
 	idSecond     = "coe-bridge/second-node-address"
 )
 

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
@@ -31,6 +32,8 @@ func ParseLayout(text string) (Layout, error) {
 
 // arrangement encodes the groups whose rows depend on the layout.
 type arrangement interface {
+	// transitOptions returns the options of the router of a transit.
+	transitOptions() map[string]string
 	// node adds the rows of a node beside its Load_Balancer_Group.
 	node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Lookup)
 	elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup)
@@ -39,6 +42,8 @@ type arrangement interface {
 	subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup)
 	// switchOf returns the UUID of the switch of a port. It is not ok if the port cannot have rows yet.
 	switchOf(p port, look Lookup) (uuid string, ok bool)
+	// network returns the network of an address of a port on its switch.
+	network(a netvirt.Adjacency, look Lookup) netip.Prefix
 	// host adds the routes to an address of a port that is outside its subnet.
 	host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacency, look Lookup)
 }
@@ -53,9 +58,13 @@ func (c Codec) arrangement() arrangement {
 // byELAN is LayoutELAN.
 type byELAN struct{ Codec }
 
+func (byELAN) transitOptions() map[string]string { return nil }
+
 func (byELAN) node(*ovsdb.RowSet, netvirt.Key, netvirt.Node, Lookup) {}
 
 func (c byELAN) switchOf(p port, _ Lookup) (string, bool) { return c.switchUUID(p.elan.ELAN), true }
+
+func (byELAN) network(a netvirt.Adjacency, _ Lookup) netip.Prefix { return a.Network }
 
 // IsFormer reports whether a row of a group is a switch of pods in the other layout. When it is deleted, the server
 // deletes the ports that are still on it.
@@ -69,12 +78,11 @@ func (c Codec) IsFormer(head netvirt.Key, r ovsdb.Row) bool {
 }
 
 // switchPort adds the port of a switch that a router port is connected to.
-func (c Codec) switchPort(set *ovsdb.RowSet, k netvirt.Key, name, routerPort, switchUUID string) *nb.LogicalSwitchPort {
+func (c Codec) switchPort(set *ovsdb.RowSet, k netvirt.Key, role, name, routerPort, switchUUID string) {
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: name, Type: "router",
-		Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort}, ExternalIDs: c.mark(k, ""),
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, role), Name: name, Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort}, ExternalIDs: c.mark(k, role),
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
-	return lsp
 }

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -10,22 +11,36 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// byNode is LayoutNode. A port of the transit's router is the gateway of all subnets of a node, so a further subnet is a
-// network of that port. All networks of a node are in its Node: several elan-instances of a node may have pods of one
-// subnet, and a row has one owner.
+// byNode is LayoutNode. A gateway of a node is a port of the transit's router with the MAC address that the gateway has in
+// LayoutELAN: running pods know that address, and lose no packet when the layout changes. All gateways of a node are in its
+// Node: several elan-instances of a node may have pods behind one gateway, and a row has one owner.
 type byNode struct{ Codec }
 
-func nodeSwitch(node netip.Addr) string     { return "node:" + node.String() }
-func nodeSwitchPort(node netip.Addr) string { return "switch:node:" + node.String() }
-func nodeRouterPort(node netip.Addr) string { return "router:node:" + node.String() }
+func nodeSwitch(node netip.Addr) string { return "node:" + node.String() }
 
-// node adds the switch of the pods of a node, and its port on the transit's router. That port cannot be without a
-// network, so it waits for the first subnet. Pods reach the services of all namespaces. A node without a host name is one
-// that no source reports: services have no places there.
+func nodeSwitchPort(node, gateway netip.Addr) string {
+	return "switch:" + nodeSwitch(node) + "/" + gateway.String()
+}
+
+func nodeRouterPort(node, gateway netip.Addr) string {
+	return "router:" + nodeSwitch(node) + "/" + gateway.String()
+}
+
+// transitOptions: the router asks for the MAC addresses of other routers. Otherwise ovn-northd would make two logical flows for
+// each pair of gateways of a node.
+func (byNode) transitOptions() map[string]string {
+	return map[string]string{"dynamic_neigh_routers": "true"}
+}
+
+// node adds the switch of the pods of a node, and its gateways on the transit's router. Pods reach the services of all
+// namespaces. A node without a host name is one that no source reports: services have no places there.
 func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Lookup) {
 	transit := transitKey(netvirt.CommonRouteTarget)
 	joined := look(transit) != nil
-	s := &nb.LogicalSwitch{UUID: c.uuid(nb.LogicalSwitchTable, k, ""), Name: nodeSwitch(o.Address), ExternalIDs: c.mark(k, "")}
+	s := &nb.LogicalSwitch{
+		UUID: c.uuid(nb.LogicalSwitchTable, k, ""), Name: nodeSwitch(o.Address),
+		ExternalIDs: c.mark(k, "", idAddress, o.Address.String(), idHostName, o.HostName, idGateway, string(o.Gateways)),
+	}
 	if joined {
 		place := c.balancersUUID(k)
 		if o.HostName == "" {
@@ -34,30 +49,36 @@ func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Look
 		s.LoadBalancerGroup = []string{c.balancersUUID(transit), place}
 	}
 	set.Add(s)
-	lsp := c.switchPort(set, k, nodeSwitchPort(o.Address), nodeRouterPort(o.Address), s.UUID)
-	for key, value := range map[string]string{idAddress: o.Address.String(), idHostName: o.HostName, idGateway: string(o.Gateways)} {
-		if value != "" {
-			lsp.ExternalIDs[key] = value
-		}
-	}
-	if !joined || o.Gateways == "" {
+	if !joined {
 		return
 	}
-	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: nodeRouterPort(o.Address), MAC: gatewayMAC(o.Address).String(),
-		Networks: o.Gateways.Strings(), ExternalIDs: c.mark(k, ""),
+	gateways := o.Gateways.Addresses()
+	for _, gateway := range gateways {
+		c.nodeGateway(set, k, o, gateway)
 	}
-	if strings.Contains(string(o.Gateways), ":") {
-		port.Ipv6RaConfigs = raConfigs()
-	}
-	set.Add(port)
-	set.Link(nb.LogicalRouterTable, c.routerUUID(transit), "ports", port.UUID)
 	for _, subnet := range o.Gateways.Networks() {
 		if !subnet.IsSingleIP() {
 			c.wayOutByGateway(set, k, roleWayOut+" "+subnet.String(), o.Address, subnet, look)
 		}
 	}
-	c.wayOutByNode(set, k, o.Address, look)
+	if len(gateways) > 0 {
+		c.wayOutByNode(set, k, o.Address, gateways, look)
+	}
+}
+
+// nodeGateway adds a gateway of a node: a port of the transit's router, behind a port of the node's switch.
+func (c byNode) nodeGateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, gateway netip.Addr) {
+	role := gateway.String()
+	port := &nb.LogicalRouterPort{
+		UUID: c.uuid(nb.LogicalRouterPortTable, k, role), Name: nodeRouterPort(o.Address, gateway), MAC: gatewayMAC(gateway).String(),
+		Networks: o.Gateways.WithAddress(gateway), ExternalIDs: c.mark(k, role),
+	}
+	if network := o.Gateways.Around(gateway, gateway.Next()); gateway.Is6() && network.IsValid() {
+		port.Ipv6RaConfigs = raConfigs()
+	}
+	set.Add(port)
+	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(netvirt.CommonRouteTarget)), "ports", port.UUID)
+	c.switchPort(set, k, role, nodeSwitchPort(o.Address, gateway), port.Name, c.uuid(nb.LogicalSwitchTable, k, ""))
 }
 
 // wayOutByGateway adds the policy by which traffic from pods of a node leaves the network by the gateway on the node, if
@@ -68,9 +89,10 @@ func (c byNode) wayOutByGateway(set *ovsdb.RowSet, k netvirt.Key, role string, n
 	}
 }
 
-// wayOutByNode adds the policies by which traffic from the pods of a node leaves the network by the node, if it has a
-// management port. Traffic to some destinations leaves by the node whatever gateways there are.
-func (c byNode) wayOutByNode(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, look Lookup) {
+// wayOutByNode adds the policies by which traffic from the pods of a node, which comes in by its gateways, leaves the
+// network by the node, if it has a management port. Traffic to some destinations leaves by the node whatever gateways of
+// OVN there are.
+func (c byNode) wayOutByNode(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, gateways []netip.Addr, look Lookup) {
 	port, ok := look(netvirt.ManagementPort{Node: node}.Key()).(netvirt.ManagementPort)
 	if !ok {
 		return
@@ -80,21 +102,24 @@ func (c byNode) wayOutByNode(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, 
 		return
 	}
 	for _, a := range port.Families() {
-		role := roleWayOut
-		if a.Address.Is6() {
-			role = roleWayOut6
+		role := roleIn(roleWayOut, a.Address)
+		var inports []string
+		for _, gateway := range gateways {
+			if gateway.Is4() == a.Address.Is4() {
+				inports = append(inports, strconv.Quote(nodeRouterPort(node, gateway)))
+			}
 		}
-		match := "inport == " + strconv.Quote(nodeRouterPort(node)) + " && " + familyOf(a.Address)
+		if len(inports) == 0 {
+			continue
+		}
+		match := "inport == {" + strings.Join(inports, ", ") + "} && " + familyOf(a.Address)
 		c.leave(set, k, role, network.Transit, priorityWayOut, port.Network, a.Address, match)
-		if network.OnNode != "" && a.Address.Is4() {
-			c.leave(set, k, role+"/"+roleOnNode, network.Transit, priorityOnNode, port.Network, a.Address, match+" && ip4.dst == "+anyOf(network.OnNode))
-		}
+		c.onNode(set, k, role, network, a.Address, match)
 	}
 }
 
-// decodeNodeSwitch decodes the switch port of node.
-func (c Codec) decodeNodeSwitch(lsp *nb.LogicalSwitchPort) []netvirt.Object {
-	ids := lsp.ExternalIDs
+// decodeNodeSwitch decodes the external_ids of the switch of node.
+func (c Codec) decodeNodeSwitch(ids map[string]string) []netvirt.Object {
 	address, err := netip.ParseAddr(ids[idAddress])
 	gateways, ok := netvirt.ParseGatewayList(ids[idGateway])
 	if c.Layout != LayoutNode || err != nil || !ok {
@@ -114,8 +139,11 @@ func (c byNode) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 }
 
 // subnet adds the DHCP options of the subnet's pods. They also hold its fields: its gateway is in a row of its node.
-func (c byNode) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, _ Lookup) {
+func (c byNode) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
 	row := c.dhcpOptions(k, o)
+	if block := c.behind(o.ELAN, o.Gateway, o.Gateway, look); o.Prefix.IsSingleIP() && block.IsValid() {
+		row.Cidr = block.String()
+	}
 	row.ExternalIDs = c.subnetIDs(k, o)
 	set.Add(row)
 }
@@ -138,12 +166,35 @@ func (c byNode) switchOf(p port, look Lookup) (string, bool) {
 	if !ok {
 		return "", false
 	}
+	gateways := node.Gateways.Addresses()
 	for _, a := range p.adjacencies {
-		if !node.Gateways.Has(a.Gateway, a.Network) {
+		if !slices.Contains(gateways, a.Gateway) {
 			return "", false
 		}
 	}
 	return c.uuid(nb.LogicalSwitchTable, node.Key(), ""), true
+}
+
+// network returns the network of the address: if its subnet is the gateway alone, the block behind the gateway, which the
+// elan-instances of the node share.
+func (c byNode) network(a netvirt.Adjacency, look Lookup) netip.Prefix {
+	if !a.Network.Contains(a.Address) {
+		if block := c.behind(a.ELAN, a.Gateway, a.Address, look); block.IsValid() {
+			return block
+		}
+	}
+	return a.Network
+}
+
+// behind returns the network of a gateway of the node of an elan-instance that contains an address; invalid if there is
+// none.
+func (byNode) behind(elan string, gateway, address netip.Addr, look Lookup) netip.Prefix {
+	at, _, err := netvirt.ParseELANName(elan)
+	node, ok := look(netvirt.Node{Address: at}.Key()).(netvirt.Node)
+	if err != nil || !ok {
+		return netip.Prefix{}
+	}
+	return node.Gateways.Around(gateway, address)
 }
 
 // host adds the route of the transit's router, which also needs the MAC address.
@@ -154,7 +205,8 @@ func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, _ port, a netvirt.Adjacen
 		return
 	}
 	role := roleHost + a.Address.String()
-	c.route(set, k, role, c.routerUUID(transit), single(a.Address), a.Address, nodeRouterPort(node))
-	c.bindMAC(set, k, role, nodeRouterPort(node), a.Address, a.MAC)
+	via := nodeRouterPort(node, a.Gateway)
+	c.route(set, k, role, c.routerUUID(transit), single(a.Address), a.Address, via)
+	c.bindMAC(set, k, via, a.Address, a.MAC)
 	c.wayOutByGateway(set, k, roleWayOut+" "+role, node, single(a.Address), look)
 }

@@ -16,11 +16,17 @@ const (
 	roleWayOut = "way-out" // for traffic that leaves the network
 	roleNoWay  = "no-way"  // drops traffic that cannot leave by its node
 	roleNode   = "node"    // for traffic to the node's own address
+	roleSecond = "second"  // for traffic of gateways to the node's second address
 	roleOnNode = "on-node" // for traffic of pods that takes the node although a gateway leads other traffic
-
-	roleWayOut6 = "way-out-ipv6"
-	roleNode6   = "node-ipv6"
 )
+
+// roleIn returns the role of the row for the family of an address, of a group that has a row for each.
+func roleIn(role string, family netip.Addr) string {
+	if family.Is6() {
+		return role + "-ipv6"
+	}
+	return role
+}
 
 // Priorities of policies on the transit: a way out has precedence, and an egress address before it. EgressIPs have
 // priorities below priorityEgress, by their number.
@@ -91,11 +97,11 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	}
 	transit := transitKey(o.Transit)
 	gateways := []netip.Prefix{netip.PrefixFrom(o.Gateway, o.Prefix.Bits())}
-	ids := []string{idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay), idOnNode, string(o.OnNode)}
+	ids := []string{idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(), idTransit, o.Transit, idOneWay, flag(o.OneWay), idOnNode, string(o.OnNode), idLinks, string(o.GatewayLinks)}
 	if o.PrefixIPv6.IsValid() {
 		gateways = append(gateways, netip.PrefixFrom(o.GatewayIPv6, o.PrefixIPv6.Bits()))
 		ids = append(ids, idPrefix6, o.PrefixIPv6.String(), idGateway6, o.GatewayIPv6.String())
-		c.route(set, k, roleWayOut6, c.routerUUID(transit), netip.PrefixFrom(netip.IPv6Unspecified(), 0), wayOutFarIPv6, wayOutPort(o.Prefix))
+		c.route(set, k, roleIn(roleWayOut, wayOutFarIPv6), c.routerUUID(transit), netip.PrefixFrom(netip.IPv6Unspecified(), 0), wayOutFarIPv6, wayOutPort(o.Prefix))
 	}
 	c.routerPort(set, k, roleNodes, c.routerUUID(transit), nodesPort(o.Prefix), gateways...)
 	c.routerPort(set, k, roleWayOut, c.routerUUID(transit), wayOutPort(o.Prefix), wayOutNear)
@@ -180,7 +186,8 @@ func (c Codec) policyOf(set *ovsdb.RowSet, router string, head netvirt.Key, p *n
 func goesOut(network netip.Prefix) string { return fmt.Sprintf("outport == %q", wayOutPort(network)) }
 
 // encodeManagementPort adds the port that the node itself is plugged into. Traffic to
-// the node's address is routed to this port and needs no address translation. If the
+// the node's address is routed to this port and needs no address translation. Its second address is reported by the node itself, so
+// only gateways reach it here, which lead to it because it is an endpoint. If the
 // node uses a service with an endpoint outside the network, the answers come back here.
 func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	o, ok := head[netvirt.ManagementPort](objects, k)
@@ -223,11 +230,11 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 		if o.Node.Is4() == a.Address.Is4() {
 			c.route(set, k, roleNode, c.routerUUID(transitKey(network.Transit)), single(o.Node), a.Address, nodesPort(o.Network))
 		}
-		role := roleWayOut
-		if a.Address.Is6() {
-			role = roleWayOut6
+		c.leave(set, k, roleIn(roleWayOut, a.Address), network.Transit, priorityOnNode, o.Network, a.Address, familyOf(a.Address)+".src == "+sources(a))
+		if from := network.GatewayLinks.In(a.Address); from != "" && o.Second.IsValid() && o.Second.Is4() == a.Address.Is4() {
+			family := familyOf(a.Address)
+			c.leave(set, k, roleSecond, network.Transit, priorityOnNode, o.Network, a.Address, fmt.Sprintf("%s.src == %s && %s.dst == %s", family, anyOf(from), family, o.Second))
 		}
-		c.leave(set, k, role, network.Transit, priorityOnNode, o.Network, a.Address, familyOf(a.Address)+".src == "+sources(a))
 	}
 }
 
@@ -296,10 +303,10 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	for _, a := range o.Addresses() {
 		role, via := roleNode, gatewayPort(o.ELAN, a.Network)
 		if a.Address == o.IPv6 {
-			role = roleNode6
+			role = roleIn(roleNode, a.Address)
 		}
 		c.route(set, k, role, c.routerUUID(vpnKey(o.VPN)), single(a.Address), a.Address, via)
-		c.bindMAC(set, k, role, via, a.Address, o.MAC)
+		c.bindMAC(set, k, via, a.Address, o.MAC)
 	}
 }
 
@@ -326,9 +333,18 @@ func (c Codec) wayOut(set *ovsdb.RowSet, head netvirt.Key, role string, vpn netv
 		}
 		match := fmt.Sprintf("%s.src == %s", familyOf(a.Address), from)
 		c.leave(set, head, role, vpn.Transit, priorityWayOut, port.Network, a.Address, match)
-		if network, ok := look(nodeNetworkKey(port.Network)).(netvirt.NodeNetwork); ok && network.OnNode != "" && from.Addr().Is4() {
-			c.leave(set, head, role+"/"+roleOnNode, vpn.Transit, priorityOnNode, port.Network, a.Address, match+" && ip4.dst == "+anyOf(network.OnNode))
+		if network, ok := look(nodeNetworkKey(port.Network)).(netvirt.NodeNetwork); ok {
+			c.onNode(set, head, role, network, a.Address, match)
 		}
+	}
+}
+
+// onNode adds the policy by which traffic of pods that matches takes their node to some destinations, whatever gateways there
+// are.
+func (c Codec) onNode(set *ovsdb.RowSet, head netvirt.Key, role string, network netvirt.NodeNetwork, by netip.Addr, match string) {
+	if to := network.OnNode.In(by); to != "" {
+		match = fmt.Sprintf("%s && %s.dst == %s", match, familyOf(by), anyOf(to))
+		c.leave(set, head, role+"/"+roleOnNode, network.Transit, priorityOnNode, network.Prefix, by, match)
 	}
 }
 
@@ -347,9 +363,10 @@ func decodeNodeNetwork(s *nb.LogicalSwitch) []netvirt.Object {
 	prefix6, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix6])
 	gateway6, _ := netip.ParseAddr(s.ExternalIDs[idGateway6])
 	onNode, _ := parsePrefixes(s.ExternalIDs[idOnNode])
+	links, _ := parsePrefixes(s.ExternalIDs[idLinks])
 	return []netvirt.Object{netvirt.NodeNetwork{
 		Prefix: prefix, Gateway: gateway, PrefixIPv6: prefix6, GatewayIPv6: gateway6,
-		Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode,
+		Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode, GatewayLinks: links,
 	}}
 }
 

@@ -55,10 +55,11 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 		lsp.Options["requested-chassis"] = p.elan.Chassis
 	}
 	for _, a := range p.adjacencies {
+		network := c.arrangement().network(a, look)
 		if p.DHCP {
-			c.dhcp(lsp, a)
+			c.dhcp(lsp, a, network)
 		}
-		if !a.Network.Contains(a.Address) {
+		if !network.Contains(a.Address) {
 			c.arrangement().host(set, k, p, a, look)
 		}
 	}
@@ -69,12 +70,12 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 
 // dhcp lets DHCP offer the port's first address of each family, if the address is in its
 // subnet.
-func (c Codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency) {
+func (c Codec) dhcp(lsp *nb.LogicalSwitchPort, a netvirt.Adjacency, network netip.Prefix) {
 	options := &lsp.Dhcpv4Options
 	if a.Address.Is6() {
 		options = &lsp.Dhcpv6Options
 	}
-	if *options == nil && a.Network.Contains(a.Address) && !a.Network.IsSingleIP() {
+	if *options == nil && network.Contains(a.Address) && !network.IsSingleIP() {
 		uuid := c.dhcpUUID(a.ELAN, a.Network)
 		*options = &uuid
 	}
@@ -92,18 +93,37 @@ func (c byELAN) host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacen
 		via  = gatewayPort(a.ELAN, a.Network)
 	)
 	c.route(set, k, role, c.routerUUID(vpnKey(p.vpn.VPN)), to, a.Address, via)
-	c.bindMAC(set, k, role, via, a.Address, a.MAC)
+	c.bindMAC(set, k, via, a.Address, a.MAC)
 	if vpn, ok := lookVPN(look, p.vpn.VPN); ok {
 		c.transitRoute(set, k, roleTransit+" "+role, vpn, to)
 		c.wayOut(set, k, roleWayOut+" "+role, vpn, a.ELAN, to, look)
 	}
 }
 
+// Unmarked returns the UUIDs of the rows that a group of an interface can have in some layout, of tables without
+// external_ids.
+func (c Codec) Unmarked(head netvirt.Key, objects netvirt.Model) (all []string) {
+	if head.Kind != netvirt.KindInterface {
+		return nil
+	}
+	for _, a := range each[netvirt.Adjacency](objects) {
+		all = append(all, c.bindingUUID(head, gatewayPort(a.ELAN, a.Network), a.Address))
+		if node, _, err := netvirt.ParseELANName(a.ELAN); err == nil {
+			all = append(all, c.bindingUUID(head, nodeRouterPort(node, a.Gateway), a.Address))
+		}
+	}
+	return all
+}
+
 // bindMAC tells a router port the MAC address of an address that is outside its network.
-func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, role, port string, address netip.Addr, mac string) {
-	set.Add(&nb.StaticMACBinding{
-		UUID: c.uuid(nb.StaticMACBindingTable, head, role), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true,
-	})
+func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, port string, address netip.Addr, mac string) {
+	set.Add(&nb.StaticMACBinding{UUID: c.bindingUUID(head, port, address), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true})
+}
+
+// bindingUUID returns the UUID of the row of bindMAC. Another port makes another row: ovn-northd 25.03 does not follow a row to
+// another port, and cannot delete the former port's router then.
+func (c Codec) bindingUUID(head netvirt.Key, port string, address netip.Addr) string {
+	return c.uuid(nb.StaticMACBindingTable, head, port+" "+address.String())
 }
 
 // addresses returns the port's addresses in OVN's form: each MAC address, followed by its
@@ -143,9 +163,9 @@ func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
-// decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort, or of a node's switch.
-// Other switch ports hold no object.
-func (c Codec) decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
+// decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort. Other switch ports hold no
+// object.
+func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	switch k.Kind {
 	case netvirt.KindInterface:
 		return decodePort(k, lsp)
@@ -153,8 +173,6 @@ func (c Codec) decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netv
 		return decodeManagementPort(k, lsp)
 	case netvirt.KindNodePort:
 		return decodeNodePort(k, lsp)
-	case netvirt.KindNode:
-		return c.decodeNodeSwitch(lsp)
 	}
 	return nil
 }

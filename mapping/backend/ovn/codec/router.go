@@ -41,7 +41,9 @@ func (c Codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvir
 	if len(objects) == 0 {
 		return
 	}
-	set.Add(&nb.LogicalRouter{UUID: c.routerUUID(head), Name: "transit:" + head.Name, ExternalIDs: c.mark(head, "")})
+	set.Add(&nb.LogicalRouter{
+		UUID: c.routerUUID(head), Name: "transit:" + head.Name, Options: c.arrangement().transitOptions(), ExternalIDs: c.mark(head, ""),
+	})
 	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.Owner + "/transit/" + head.Name})
 	set.Add(&nb.LoadBalancerGroup{UUID: c.elsewhereUUID(head), Name: c.Owner + "/elsewhere/" + head.Name})
 }
@@ -221,13 +223,16 @@ func (c Codec) switchUUID(elan string) string {
 	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
-// decodeSwitch decodes the switch of encodeELAN, encodeNodeNetwork or encodeEgressIP. Other switches hold no object.
-func decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
+// decodeSwitch decodes the switch of encodeELAN, encodeNodeNetwork or encodeEgressIP, or of a node. Other switches hold no
+// object.
+func (c Codec) decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindNodeNetwork:
 		return decodeNodeNetwork(s)
-	case netvirt.KindGateway, netvirt.KindNode:
+	case netvirt.KindGateway:
 		return nil
+	case netvirt.KindNode:
+		return c.decodeNodeSwitch(s.ExternalIDs)
 	case netvirt.KindEgressIP:
 		return decodeEgressIP(head, s)
 	}
@@ -260,17 +265,7 @@ func (m mac) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
 
-// gatewayMAC returns the hardware address of a gateway: 0a:58 and its IPv4 address, or
-// 0a:58 and a hash of its IPv6 address.
-func gatewayMAC(a netip.Addr) mac {
-	tail := a.AsSlice()
-	if a.Is6() {
-		h := fnv.New32a()
-		_, _ = h.Write(tail) // never fails
-		tail = h.Sum(nil)
-	}
-	return mac{0x0a, 0x58, tail[0], tail[1], tail[2], tail[3]}
-}
+func gatewayMAC(a netip.Addr) mac { return mac(netvirt.GatewayMAC(a)) }
 
 // linkLocal returns the link-local IPv6 address of a hardware address (RFC 4291,
 // appendix A).

@@ -60,7 +60,7 @@ func (c byELAN) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look 
 	port := c.gateway(k, o)
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
-	c.switchPort(set, k, gatewaySwitchPort(o.ELAN, o.Prefix), port.Name, c.switchUUID(o.ELAN))
+	c.switchPort(set, k, "", gatewaySwitchPort(o.ELAN, o.Prefix), port.Name, c.switchUUID(o.ELAN))
 	if o.Prefix.IsSingleIP() {
 		return
 	}

@@ -25,6 +25,7 @@ type Conn struct {
 	sent     uint64     // requests; of the goroutine that sends
 	text     []byte     // buffer of the last request; of the goroutine that sends
 	calls    chan *Call // that wait for an answer, in order
+	monitor  *Monitor   // that is followed; of the goroutine that receives
 	ended    chan struct{}
 	err      error // why it has ended
 }
@@ -32,11 +33,12 @@ type Conn struct {
 // maxCalls is how many calls may wait for an answer.
 const maxCalls = 16
 
-// Call is a transaction that was sent.
+// Call is a transaction, or the request for a monitor, that was sent.
 type Call struct {
 	id      uint64
 	ops     []Operation
 	rows    *Visitor // of the rows that the operations select; nil if they select none
+	monitor *Monitor // nil for a transaction
 	done    chan struct{}
 	results []Result
 	err     error
@@ -80,29 +82,40 @@ func (c *Conn) Close() error { return c.socket.Close() }
 // by a failure.
 func (c *Conn) Ended() <-chan struct{} { return c.ended }
 
+// Err returns why the connection has ended. It must not be called before.
+func (c *Conn) Err() error { return c.err }
+
 // Send sends a transaction; Wait returns its results. It may be called again before
 // the answer is here, but not by several goroutines at once. The rows that the
 // operations select are shown to rows while the answer arrives; if rows is nil they
 // are skipped.
 func (c *Conn) Send(ctx context.Context, ops []Operation, rows *Visitor) (*Call, error) {
+	call := &Call{ops: ops, rows: rows, done: make(chan struct{})}
+	return call, c.send(ctx, call, "transact", func(text []byte) []byte {
+		for _, op := range ops {
+			text = append(append(text, ','), op.json...)
+		}
+		return text
+	})
+}
+
+// send sends a call. params appends the parameters after the name of the database.
+func (c *Conn) send(ctx context.Context, call *Call, method string, params func([]byte) []byte) error {
 	c.sent++
-	call := &Call{id: c.sent, ops: ops, rows: rows, done: make(chan struct{})}
+	call.id = c.sent
 	c.text = append(c.text[:0], `{"id":`...)
 	c.text = strconv.AppendUint(c.text, call.id, 10)
-	c.text = append(c.text, `,"method":"transact","params":["`+c.database+`"`...)
-	for _, op := range ops {
-		c.text = append(append(c.text, ','), op.json...)
-	}
-	c.text = append(c.text, "]}"...)
+	c.text = append(c.text, `,"method":"`+method+`","params":["`+c.database+`"`...)
+	c.text = append(params(c.text), "]}"...)
 	select {
 	case c.calls <- call:
 	case <-c.ended:
-		return nil, c.err
+		return c.err
 	case <-ctx.Done():
 		_ = c.Close()
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	return call, c.write(ctx, c.text)
+	return c.write(ctx, c.text)
 }
 
 // write sends a message. It closes the connection if the context ends meanwhile.
@@ -156,8 +169,8 @@ type message struct {
 	answered                    *Call
 }
 
-// message reads one message: the answer to the first call that waits, or a request
-// of the server. Servers send one kind of request: an echo.
+// message reads one message: the answer to the first call that waits, a request of the
+// server, or a notification of the monitor. Servers send one kind of request: an echo.
 func (c *Conn) message(in *jsontext.Decoder) error {
 	var m message
 	err := object(in, func(name []byte) (err error) {
@@ -193,6 +206,14 @@ func (c *Conn) result(in *jsontext.Decoder, m *message) error {
 	default:
 		return errors.New("an answer without a request")
 	}
+	if monitor := m.answered.monitor; monitor != nil && in.PeekKind() == '{' {
+		c.monitor = monitor
+		if err := monitor.updates(in); err != nil {
+			return err
+		}
+		monitor.Begun()
+		return nil
+	}
 	if in.PeekKind() != '[' {
 		return in.SkipValue() // null: there is an error instead
 	}
@@ -218,6 +239,9 @@ func (m message) finish() error {
 
 // serve answers a request of the server; a notification gets no answer.
 func (c *Conn) serve(m message) error {
+	if string(m.method) == `"update"` && c.monitor != nil {
+		return c.monitor.notified(m.params)
+	}
 	if string(m.method) != `"echo"` || m.id == nil || m.id.Kind() == 'n' {
 		return nil
 	}

@@ -201,3 +201,56 @@ func TestConnRows(t *testing.T) {
 	require.Len(t, results, 2)
 	require.Equal(t, []string{"a", "b"}, all)
 }
+
+// TestConnMonitor: a monitor is shown the rows of the first answer, then each change; the calls go on.
+func TestConnMonitor(t *testing.T) {
+	asked, changed := make(chan string, 1), make(chan string, 10)
+	next := make(chan struct{})
+	c := converse(t, func(conn net.Conn, requests *jsontext.Decoder) {
+		asked <- request(requests)
+		say(conn, `{"id":1,"result":{"Port":{"u1":{"new":{"up":true,"name":"a","more":[1]}},"u2":{"new":{"name":"b","up":["set",[]]}}}},"error":null}`)
+		<-next
+		say(conn, `{"id":null,"method":"update","params":[null,{"Port":{"u2":{"old":{"up":["set",[]]},"new":{"name":"b","up":true}}}}]}`)
+		say(conn, `{"method":"update","id":null,"params":[null,{"Port":{"u1":{"new":{"name":"a","up":false},"old":{"up":true}},"u2":{"old":{"name":"b","up":true}}}}]}`)
+		request(requests)
+		say(conn, `{"id":2,"result":[{"count":1}],"error":null}`)
+		say(conn, `{"id":null,"method":"update","params":[null,["not an object"]]}`)
+	})
+	show := func(uuid string, columns []jsontext.Value, gone bool) {
+		text := uuid + string(columns[0]) + string(columns[1])
+		if gone {
+			text += " gone"
+		}
+		changed <- text
+	}
+	require.NoError(t, c.Follow(t.Context(), &Monitor{
+		Table: "Port", Columns: []string{"name", "up"}, Row: show, Begun: func() { changed <- "begun" },
+	}))
+	require.JSONEq(t, `{"id":1,"method":"monitor","params":["OVN_Northbound",null,{"Port":{"columns":["name","up"]}}]}`, <-asked)
+	close(next)
+	sent, err := c.Send(t.Context(), oneOperation, nil)
+	require.NoError(t, err)
+	results, err := c.Wait(t.Context(), sent)
+	require.NoError(t, err)
+	require.Equal(t, []Result{{Count: 1}}, results)
+	for _, want := range []string{`u1"a"true`, `u2"b"["set",[]]`, "begun", `u2"b"true`, `u1"a"false`, `u2"b"true gone`} {
+		require.Equal(t, want, <-changed)
+	}
+	<-c.Ended()
+	require.ErrorContains(t, c.Err(), "a monitor without an object of tables")
+}
+
+// TestConnMonitorRefused: a refusal is an error, and so is an answer of another form.
+func TestConnMonitorRefused(t *testing.T) {
+	for answer, want := range map[string]string{
+		`{"id":1,"result":null,"error":{"error":"unknown column"}}`: "unknown column",
+		`{"id":1,"result":{"Port":[]},"error":null}`:                "the connection has ended",
+	} {
+		c := converse(t, func(conn net.Conn, requests *jsontext.Decoder) {
+			request(requests)
+			say(conn, answer)
+		})
+		err := c.Follow(t.Context(), &Monitor{Table: "Port", Columns: []string{"name"}, Row: func(string, []jsontext.Value, bool) {}, Begun: func() {}})
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -5,9 +5,11 @@
 // libovsdb's modelgen generates them. A Transaction holds the operations that turn
 // one RowSet into another.
 //
+// A Conn can also follow one table, and keeps nothing of it.
+//
 // The package does not know which database it talks to, what a row means or who
-// owns it. It neither monitors tables nor reconnects nor repeats a transaction:
-// libovsdb monitors, and the caller opens another Conn.
+// owns it. It neither reconnects nor repeats a transaction: the caller opens another
+// Conn.
 package ovsdb
 
 import (

@@ -51,6 +51,7 @@ Equal Objects Are Not Written Again
 All Objects Are Removed With The Last Pod
     Request    DELETE    ${PODS}/pods/${POD_UID}    expected=200
     Wait For Removal    ${INTERFACES}    ${INTERFACE}
+    Wait For Removal    ${ELAN_INSTANCES}    ${ELAN}
     Wait For Sync
     Missing In OpenDaylight    ${VPN_INTERFACES}    ${INTERFACE}
     Missing In OpenDaylight    ${ELAN_INTERFACES}    ${INTERFACE}

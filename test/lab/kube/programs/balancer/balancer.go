@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cloudprovider "k8s.io/cloud-provider"
@@ -144,11 +143,14 @@ const routeInterval = 300 * time.Millisecond
 
 // route keeps the routes until ctx is done, or until it cannot write one.
 func (b *balancer) route(ctx context.Context) error {
+	if err := b.dropOthers(); err != nil {
+		return err
+	}
 	has := map[netip.Addr][]netip.Addr{}
 	for {
 		wants := b.healthy(ctx)
 		for address := range has {
-			if _, wanted := wants[address]; !wanted {
+			if len(wants[address]) == 0 {
 				if err := netlink.RouteDel(&netlink.Route{Dst: whole(address)}); err != nil {
 					return fmt.Errorf("delete the route to %s: %w", address, err)
 				}
@@ -156,7 +158,7 @@ func (b *balancer) route(ctx context.Context) error {
 			}
 		}
 		for address, nodes := range wants {
-			if now, exists := has[address]; exists && slices.Equal(now, nodes) {
+			if slices.Equal(has[address], nodes) {
 				continue
 			}
 			if err := b.lead(address, nodes); err != nil {
@@ -172,12 +174,23 @@ func (b *balancer) route(ctx context.Context) error {
 	}
 }
 
-// lead routes an address to nodes. Without nodes, packets to it are dropped.
-func (b *balancer) lead(address netip.Addr, nodes []netip.Addr) error {
-	r := netlink.Route{Dst: whole(address), Type: unix.RTN_BLACKHOLE}
-	if len(nodes) > 0 {
-		r.Type, r.Src = unix.RTN_UNICAST, b.source.AsSlice()
+// dropOthers drops packets to addresses that lead to no node, as routers outside do. Their senders get no error: the kernel
+// drops what comes back on the loopback link for an address of somebody else.
+func (b *balancer) dropOthers() error {
+	loopback, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
 	}
+	r := netlink.Route{Dst: prefix(b.addresses), LinkIndex: loopback.Attrs().Index, Scope: netlink.SCOPE_LINK, Src: b.source.AsSlice()}
+	if err := netlink.RouteReplace(&r); err != nil {
+		return fmt.Errorf("route %s to nobody: %w", b.addresses, err)
+	}
+	return nil
+}
+
+// lead routes an address to nodes.
+func (b *balancer) lead(address netip.Addr, nodes []netip.Addr) error {
+	r := netlink.Route{Dst: whole(address), Src: b.source.AsSlice()}
 	for _, n := range nodes {
 		r.MultiPath = append(r.MultiPath, &netlink.NexthopInfo{Gw: n.AsSlice()})
 	}
@@ -187,8 +200,10 @@ func (b *balancer) lead(address netip.Addr, nodes []netip.Addr) error {
 	return nil
 }
 
-func whole(a netip.Addr) *net.IPNet {
-	return &net.IPNet{IP: a.AsSlice(), Mask: net.CIDRMask(a.BitLen(), a.BitLen())}
+func whole(a netip.Addr) *net.IPNet { return prefix(netip.PrefixFrom(a, a.BitLen())) }
+
+func prefix(p netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
 // healthy returns the nodes to which each address leads: those that serve it, and one of them if clients keep their node.

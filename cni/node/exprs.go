@@ -1,0 +1,142 @@
+package node
+
+import (
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// register is the register that expressions pass values by.
+const register = 1
+
+// The codes of ICMP host unreachable and port unreachable, and of ICMPv6 address unreachable.
+const hostUnreachable, portUnreachable, addressUnreachable = 1, 3, 3
+
+// inBy and outBy match packets by the name of their link. A name that ends in * matches every
+// name that begins so.
+func inBy(link string) []expr.Any {
+	return byName(expr.MetaKeyIIFNAME, expr.CmpOpEq, link)
+}
+
+func outBy(link string, op expr.CmpOp) []expr.Any { return byName(expr.MetaKeyOIFNAME, op, link) }
+
+func byName(key expr.MetaKey, op expr.CmpOp, link string) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: register},
+		&expr.Cmp{Op: op, Register: register, Data: links.NameToCompare(link)},
+	}
+}
+
+// inByGroup matches packets by the interface group of their link.
+func inByGroup(group uint32) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyIIFGROUP, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binary.NativeEndian.AppendUint32(nil, group)},
+	}
+}
+
+// noRouteBack matches packets whose source is not routed to the link that they came in by.
+func noRouteBack() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
+	}
+}
+
+// fromHere matches packets whose source is an address of the node. None come from elsewhere (see forged).
+func fromHere() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: register, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
+// The offsets of addresses in an IPv4 header, and in an IPv6 header.
+const (
+	ipSource, ipDestination     = 12, 16
+	ipv6Source, ipv6Destination = 8, 24
+)
+
+// source and destination match packets from and to a range of addresses.
+func source(from netip.Prefix) []expr.Any { return inNetwork(ipSource, ipv6Source, from) }
+
+func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, ipv6Destination, to) }
+
+// inNetwork matches packets with the address at an offset of the header of IPv4 or IPv6 in a range.
+func inNetwork(offset4, offset6 uint32, network netip.Prefix) []expr.Any {
+	offset, bits := offset4, network.Addr().BitLen()
+	if network.Addr().Is6() {
+		offset = offset6
+	}
+	size := uint32(bits / 8)
+	return []expr.Any{
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: size},
+		&expr.Bitwise{
+			SourceRegister: register, DestRegister: register, Len: size, Mask: net.CIDRMask(network.Bits(), bits), Xor: make([]byte, size),
+		},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: network.Masked().Addr().AsSlice()},
+	}
+}
+
+// ofFamily matches packets of the family of an address, in the table of both families.
+func ofFamily(a netip.Addr) []expr.Any {
+	family := byte(unix.NFPROTO_IPV4)
+	if a.Is6() {
+		family = unix.NFPROTO_IPV6
+	}
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyNFPROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{family}},
+	}
+}
+
+// linkLocalNotICMP matches packets with a link-local IPv6 source that are not of ICMPv6, in the table of both families.
+func linkLocalNotICMP() []expr.Any {
+	linkLocal := netip.MustParsePrefix("fe80::/10")
+	return slices.Concat(ofFamily(linkLocal.Addr()), source(linkLocal), []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{unix.IPPROTO_ICMPV6}},
+	})
+}
+
+// sameDestination matches packets of connections whose destination is not translated.
+func sameDestination() []expr.Any {
+	const translated = 1 << 5 // IPS_DST_NAT
+	status := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: register, Key: expr.CtKeySTATUS},
+		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: status(translated), Xor: status(0)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: status(0)},
+	}
+}
+
+// tcpTo matches packets to a range of TCP ports.
+func tcpTo(first, last uint16) []expr.Any {
+	const offset, size = 2, 2 // of the destination's port in a TCP header
+	port := func(n uint16) []byte { return binary.BigEndian.AppendUint16(nil, n) }
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{unix.IPPROTO_TCP}},
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: size},
+		&expr.Range{Op: expr.CmpOpEq, Register: register, FromData: port(first), ToData: port(last)},
+	}
+}
+
+func snat(as netip.Addr) []expr.Any {
+	family := uint32(unix.NFPROTO_IPV4)
+	if as.Is6() {
+		family = unix.NFPROTO_IPV6
+	}
+	return []expr.Any{
+		&expr.Counter{},
+		&expr.Immediate{Register: register, Data: as.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: family, RegAddrMin: register},
+	}
+}

@@ -1,0 +1,148 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// leads reports whether a node leads others to services. Only a management port does, and only with an edge
+// address as source.
+func leads(place *uplink.Place) bool {
+	return !place.Isolated && (place.Edge.IsValid() || place.IPv6.Edge.IsValid())
+}
+
+// placeOfPorts returns where a node is for the ports of services and pods.
+func placeOfPorts(place *uplink.Place) nodeports.Place {
+	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: servesHostPorts(place)}
+	at.IPv4, at.IPv6 = addressesOf(ofIPv4(place)), addressesOf(place.IPv6)
+	if place.Node.Is4() {
+		at.IPv4.Internal = place.Node
+	} else {
+		at.IPv6.Internal = place.Node
+	}
+	at.IPv4.ByGateways, at.IPv6.ByGateways = only4(place.Gateways), only(netip.Addr.Is6, place.Gateways)
+	return at
+}
+
+func addressesOf(in uplink.PlaceAddresses) nodeports.Addresses {
+	return nodeports.Addresses{Edge: in.Edge, Network: netip.PrefixFrom(in.Address, in.Length).Masked(), Node: in.Address}
+}
+
+// ofIPv4 returns the IPv4 addresses of a place.
+func ofIPv4(p *uplink.Place) uplink.PlaceAddresses {
+	return uplink.PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
+}
+
+// balances reports whether the node leads its pods to services. While a cluster moves from OVN to OpenDaylight, nodes with OVN
+// get the ports for that too.
+func (n *Node) balances(place *uplink.Place) bool { return n.cfg.OpenDaylight && place.WayOut != nil }
+
+// routes reports whether the node may lead to a port. A cluster address must be in a range of services: a tenant could claim
+// any other address, and get what nodes send there.
+func routes(place *uplink.Place, e *uplink.ExposedPort) bool {
+	return e.External != e.Address || slices.ContainsFunc(place.Services, func(p netip.Prefix) bool { return p.Contains(e.Address) })
+}
+
+// exposedPort returns a port on which a node answers for a service.
+func (n *Node) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
+	p := nodeports.Port{
+		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Affinity: time.Duration(e.Affinity) * time.Second,
+		Restricted: e.Restricted, Sources: e.Sources,
+	}
+	if !p.Address.IsValid() {
+		p.Address = netip.IPv4Unspecified()
+	}
+	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) && s.Addr().Is4() == p.Address.Is4() }) {
+		// The node itself may be a client. If a load balancer gives it the address, that is its source.
+		p.Sources = append(slices.Clone(p.Sources), single(e.External))
+	}
+	for _, to := range e.Endpoints {
+		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
+	}
+	if !n.balances(place) && !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
+		p.Endpoints = nil // the pod network knows the way, and pods must not reach ports of databases through the node
+	}
+	return p
+}
+
+// inside reports whether the node routes an address to the pod network because pods can have it.
+func inside(place *uplink.Place, a netip.Addr) bool {
+	return slices.ContainsFunc(place.Pods, func(p netip.Prefix) bool { return p.Contains(a) })
+}
+
+// put adds or changes a port that the bridge reports.
+func (n *Node) put(e *uplink.ExposedPort, place *uplink.Place) {
+	before := n.own[e.Key()]
+	now := n.exposedPorts(e, place)
+	for _, p := range before {
+		if !slices.ContainsFunc(now, func(o nodeports.Port) bool { return o.Address == p.Address }) {
+			n.ports.Remove(p)
+		}
+	}
+	for _, p := range now {
+		n.ports.Put(p)
+	}
+}
+
+// remove removes a port that the bridge reports no more.
+func (n *Node) remove(e *uplink.ExposedPort, place *uplink.Place) {
+	if !e.Own {
+		n.ports.Remove(n.exposedPort(e, place))
+		return
+	}
+	for _, p := range n.own[e.Key()] {
+		n.ports.Remove(p)
+	}
+	delete(n.own, e.Key())
+}
+
+// exposedPorts returns the ports to which a node leads because of one that the bridge reports. It notes those for the
+// node's own programs.
+func (n *Node) exposedPorts(e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+	if routes(place, e) {
+		all = append(all, n.exposedPort(e, place))
+	}
+	if e.Own {
+		all = n.ownPorts(all, e, place)
+		n.own[e.Key()] = all
+	}
+	return all
+}
+
+// ownPorts returns the ports for the node's own programs that one from the bridge becomes. If nodes balance, these lead all
+// clients to cluster addresses, and an answer to the address of a node does not reach it.
+func (n *Node) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+	if n.balances(place) {
+		return nil
+	}
+	for _, p := range of {
+		p.Own = true
+		if p.Local {
+			all = append(all, p)
+			continue
+		}
+		for p.Address, p.Endpoints = range atNodes(p.Endpoints, e, place.Node) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// atNodes returns the endpoints of a port from the bridge by the address of the node that programs ask: those on the node,
+// but all for the own node, if the port has all. They have the family of the address.
+func atNodes(endpoints []netip.AddrPort, e *uplink.ExposedPort, own netip.Addr) map[netip.Addr][]netip.AddrPort {
+	at := map[netip.Addr][]netip.AddrPort{}
+	for i, to := range endpoints {
+		if node := e.Endpoints[i].Node; node != own {
+			at[node] = append(at[node], to)
+		}
+		if e.Every && own.Is4() == to.Addr().Is4() {
+			at[own] = append(at[own], to)
+		}
+	}
+	return at
+}

@@ -1,0 +1,239 @@
+package nodeports
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/fnv"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// maxClients is how many endpoints of clients a node remembers in each family. A client that it cannot remember keeps its
+// endpoint while the endpoints stay the same.
+const maxClients = 1 << 16
+
+// affinity says which rules a port with affinity has. The time is in the rules, and nft cannot list a rule that looks up an
+// endpoint and then remembers it. So each of these ports has a chain with rules for each endpoint.
+type affinity struct {
+	seconds   int
+	service   netip.AddrPort
+	endpoints []netip.AddrPort
+}
+
+// affinityOf returns the affinity of a port with these endpoints, in text; empty if it has none.
+func affinityOf(p Port, endpoints []string) string {
+	a := affinity{seconds: int(p.Affinity / time.Second), service: p.Service}
+	if a.seconds == 0 || len(endpoints) == 0 {
+		return ""
+	}
+	for _, e := range endpoints {
+		a.endpoints = append(a.endpoints, addressIn(e))
+	}
+	return a.String()
+}
+
+func (a affinity) String() string {
+	text := strconv.Itoa(a.seconds) + " " + a.service.String()
+	for _, e := range a.endpoints {
+		text += " " + e.String()
+	}
+	return text
+}
+
+// parseAffinity returns the affinity of a text of String.
+func parseAffinity(text string) (a affinity) {
+	parts := strings.Fields(text)
+	a.seconds, _ = strconv.Atoi(parts[0])
+	a.service = netip.MustParseAddrPort(parts[1])
+	for _, e := range parts[2:] {
+		a.endpoints = append(a.endpoints, netip.MustParseAddrPort(e))
+	}
+	return a
+}
+
+// clientPrefix begins the names of the chains of ports with affinity.
+const clientPrefix = "client-"
+
+// clientChain returns the name of the chain of a port with affinity.
+func (f *family) clientChain(at portKey) string {
+	name := fmt.Sprintf("%s%s-%d", clientPrefix, nameOf(at.protocol), at.number)
+	if at.address != f.every {
+		name += "-" + strings.ReplaceAll(at.address.String(), ":", "_")
+	}
+	return name
+}
+
+// portOfChain returns the port of a chain with the name of a port with affinity.
+func (f *family) portOfChain(chain string) (at portKey, is bool) {
+	name, is := strings.CutPrefix(chain, clientPrefix)
+	parts := strings.SplitN(name, "-", 3)
+	if !is || len(parts) < 2 {
+		return at, false
+	}
+	address, number := f.every, uint64(0)
+	var err error
+	if len(parts) == 3 {
+		address, err = netip.ParseAddr(strings.ReplaceAll(parts[2], "_", ":"))
+	}
+	if err == nil {
+		number, err = strconv.ParseUint(parts[1], 10, 16)
+	}
+	if err != nil {
+		return at, false
+	}
+	at, err = f.keyOf(address, parts[0], uint16(number))
+	return at, err == nil && f.clientChain(at) == chain
+}
+
+func nameOf(protocol byte) string {
+	for name, p := range protocols {
+		if p == protocol {
+			return name
+		}
+	}
+	return ""
+}
+
+// putClientChains adds to a transaction the wanted chains of ports with affinity in a batch, which elements may name then.
+func (t *table) putClientChains(c *nftables.Conn, batch []change) {
+	for _, e := range batch {
+		if e.of != t || e.set != clientChains || !e.wanted {
+			continue
+		}
+		at := t.family.parse(e.key)
+		is := t.family.chain(t.family.clientChain(at))
+		c.AddChain(is)
+		c.FlushChain(is)
+		addRules(c, []chain{{is, t.family.clientRules(at, parseAffinity(e.value))}})
+	}
+}
+
+// removeClientChains adds to a transaction the removal of the other ones, which no element names any more.
+func (t *table) removeClientChains(c *nftables.Conn, batch []change) {
+	for _, e := range batch {
+		if e.of == t && e.set == clientChains && !e.wanted {
+			c.DelChain(t.family.chain(t.family.clientChain(t.family.parse(e.key))))
+		}
+	}
+}
+
+// readClientChain returns the element of the chain of a port with affinity that has rules of these texts; false if it is another
+// chain. The value is empty, so it differs from that of each port, if the rules belong to no affinity.
+func (f *family) readClientChain(name string, texts []string) (e element, is bool) {
+	at, is := f.portOfChain(name)
+	if !is {
+		return e, false
+	}
+	e = element{set: clientChains, key: at.bytes()}
+	var a affinity
+	for _, text := range texts {
+		var service, endpoint string
+		if _, err := fmt.Sscanf(text, againText, &service, &endpoint, &a.seconds); err != nil {
+			break
+		}
+		to, err := netip.ParseAddrPort(endpoint)
+		if a.service, _ = netip.ParseAddrPort(service); err != nil || !a.service.IsValid() {
+			return e, true
+		}
+		a.endpoints = append(a.endpoints, to)
+	}
+	var want []string
+	for _, r := range f.clientRules(at, a) {
+		want = append(want, r.text)
+	}
+	if slices.Equal(texts, want) {
+		e.value = a.String()
+	}
+	return e, true
+}
+
+// The texts of rules for an endpoint.
+const (
+	againText = "of %s to %s again, for %d s"
+	otherText = "of %s to %s, one of %d, for %d s"
+)
+
+// clientRules returns the rules of the chain of a port with affinity:
+//
+//  1. A client goes to an endpoint that it had in the last time, to the first of them.
+//  2. Another client goes to a random one, which is remembered.
+//  3. If it cannot be remembered, a hash of the address of the client chooses.
+func (f *family) clientRules(at portKey, a affinity) (all []rule) {
+	number := a.number(at.protocol)
+	for _, e := range a.endpoints {
+		all = append(all, rule{fmt.Sprintf(againText, a.service, e, a.seconds), slices.Concat(
+			f.had(e, number), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: clients}, a.remember(unix.NFT_DYNSET_OP_UPDATE)}, f.dnatTo(e),
+		)})
+	}
+	for i, e := range a.endpoints {
+		left := len(a.endpoints) - i
+		all = append(all, rule{fmt.Sprintf(otherText, a.service, e, left, a.seconds), slices.Concat(
+			oneOf(left), f.had(e, number), []expr.Any{a.remember(unix.NFT_DYNSET_OP_ADD)}, f.dnatTo(e),
+		)})
+	}
+	key := f.asked()
+	if at.address == f.every {
+		key = f.askedOfNode()
+	}
+	n := uint32(len(a.endpoints))
+	return append(all, rule{
+		fmt.Sprintf("a client too many, to one of %d", n), slices.Concat(key, f.slotOfClient(max(n, 1)), f.dnat(endpoints)),
+	})
+}
+
+// number stands for the port of the service, so that all ports that lead to it share what is remembered.
+func (a affinity) number(protocol byte) uint32 {
+	h := fnv.New32a()
+	_, _ = h.Write(append(binary.BigEndian.AppendUint16(a.service.Addr().AsSlice(), a.service.Port()), protocol))
+	return h.Sum32()
+}
+
+// had loads the key of the client's element in clients for an endpoint.
+func (f *family) had(e netip.AddrPort, number uint32) []expr.Any {
+	return append(f.load(f.source, first),
+		&expr.Immediate{Register: f.behind(0), Data: e.Addr().AsSlice()},
+		&expr.Immediate{Register: f.behind(f.size / 4), Data: binary.BigEndian.AppendUint16(nil, e.Port())},
+		&expr.Immediate{Register: f.behind(f.size/4 + 1), Data: binaryutil.NativeEndian.PutUint32(number)},
+	)
+}
+
+// remember writes the loaded key into clients. It does not match if the set is full.
+func (a affinity) remember(operation uint32) expr.Any {
+	return &expr.Dynset{SrcRegKey: first, SetName: clients, Operation: operation, Timeout: time.Duration(a.seconds) * time.Second}
+}
+
+// oneOf matches one of n packets, at random.
+func oneOf(n int) []expr.Any {
+	if n == 1 {
+		return nil
+	}
+	return []expr.Any{
+		&expr.Numgen{Register: first, Modulus: uint32(n), Type: unix.NFT_NG_RANDOM},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(0)},
+	}
+}
+
+// dnatTo translates the destination to an endpoint.
+func (f *family) dnatTo(e netip.AddrPort) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: first, Data: e.Addr().AsSlice()},
+		&expr.Immediate{Register: f.behind(0), Data: binary.BigEndian.AppendUint16(nil, e.Port())},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: f.translate, RegAddrMin: first, RegProtoMin: f.behind(0)},
+	}
+}
+
+// slotOfClient loads the slot of the source address. The seed is fixed, so that a client has the same slot when the rules are
+// created again.
+func (f *family) slotOfClient(n uint32) []expr.Any {
+	return append(f.load(f.source, other),
+		&expr.Hash{SourceRegister: other, DestRegister: f.behind(2), Length: f.size, Modulus: n, Seed: 1, Type: expr.HashTypeJenkins},
+	)
+}

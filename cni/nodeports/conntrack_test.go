@@ -1,0 +1,92 @@
+package nodeports
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"runtime"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netlink/nl"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// tracked is a network namespace with connections of UDP to some ports of the loopback address. Those to port 7002 are in a
+// zone.
+func tracked(t *testing.T, ports ...string) netns.NsHandle {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs root; make test runs it")
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	home, err := netns.Get()
+	require.NoError(t, err)
+	ns, err := netns.New()
+	require.NoError(t, err)
+	require.NoError(t, netns.Set(home))
+	require.NoError(t, home.Close())
+	t.Cleanup(func() { require.NoError(t, ns.Close()) })
+	require.NoError(t, links.Inside(ns, func() error {
+		return exec.CommandContext(t.Context(), "sh", "-ec", "ip link set lo up; nft add table ip z; "+
+			"nft add chain ip z c '{ type filter hook output priority raw; }'; nft add rule ip z c udp dport 7002 ct zone set 5; "+
+			"nft add chain ip z d '{ type filter hook output priority 0; }'; nft add rule ip z d ct state new counter").Run()
+	}))
+	for _, port := range ports {
+		require.NoError(t, links.Inside(ns, func() error {
+			conn, err := new(net.Dialer).DialContext(context.Background(), "udp", "127.0.0.1:"+port)
+			if err == nil {
+				_, err = conn.Write([]byte("?"))
+				_ = conn.Close()
+			}
+			return err
+		}))
+	}
+	return ns
+}
+
+// Kernels before 6.8 do not select connections by the zone, and kernels before 5.8 do not select at all. The connections that
+// are found, and those that are forgotten, are the same.
+func TestKernelsThatDoNotSelect(t *testing.T) {
+	withoutZone := func(of tuple, f *family) []nl.NetlinkRequestData {
+		all := of.request(f)
+		return all[:len(all)-1]
+	}
+	withoutFilter := func(tuple, *family) []nl.NetlinkRequestData { return nil }
+	wanted := []tuple{{protocol: unix.IPPROTO_UDP, port: 7001}, {protocol: unix.IPPROTO_UDP, port: 7002}, {protocol: unix.IPPROTO_UDP, port: 7003}}
+	for name, request := range map[string]func(tuple, *family) []nl.NetlinkRequestData{
+		"6.8": tuple.request, "before 6.8": withoutZone, "before 5.8": withoutFilter,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k, err := ipv4.tracker(tracked(t, "7001", "7002", "7003", "7004"))
+			require.NoError(t, err)
+			defer k.close()
+			k.request = request
+			named := func() (ports []uint16) {
+				all, err := k.list(wanted)
+				require.NoError(t, err)
+				for i := range all {
+					require.Zero(t, all[i].Zone)
+					if slices.ContainsFunc(wanted, func(of tuple) bool { return of.names(&all[i].ConntrackFlow) }) {
+						ports = append(ports, all[i].Forward.DstPort)
+						require.NoError(t, k.remove(&all[i]))
+					}
+				}
+				slices.Sort(ports)
+				return ports
+			}
+			require.Equal(t, []uint16{7001, 7003}, named())
+			require.Empty(t, named(), "they are forgotten")
+			k.request = withoutFilter
+			left, err := k.list([]tuple{{}})
+			require.NoError(t, err)
+			require.Len(t, left, 1, "one of no port that is named, beside that in the zone")
+			require.Equal(t, uint16(7004), left[0].Forward.DstPort)
+		})
+	}
+}

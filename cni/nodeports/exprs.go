@@ -1,0 +1,196 @@
+package nodeports
+
+import (
+	"cmp"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables/binaryutil"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// from matches packets that came in by a link, and by matches packets that leave by it. A name that ends in * means
+// every link whose name begins so.
+func from(link string) []expr.Any { return byName(expr.MetaKeyIIFNAME, link) }
+func by(link string) []expr.Any   { return byName(expr.MetaKeyOIFNAME, link) }
+
+// byOther matches packets that do not leave by a link.
+func byOther(link string) []expr.Any {
+	match := by(link)
+	match[1].(*expr.Cmp).Op = expr.CmpOpNeq
+	return match
+}
+
+func byName(key expr.MetaKey, link string) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: key, Register: first},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: links.NameToCompare(link)},
+	}
+}
+
+// egressLinks returns the name of the egress links. Without any it is that of the link to the pod network: the kernel has an
+// empty name for packets of its own.
+func (t *table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
+
+// fromNodes matches packets whose source is the address of a node.
+func (f *family) fromNodes() []expr.Any {
+	return append(f.load(f.source, first), &expr.Lookup{SourceRegister: first, SetName: nodesSet})
+}
+
+// load loads the address at an offset of the header into a register.
+func (f *family) load(offset, register uint32) []expr.Any {
+	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.size}}
+}
+
+// fromHere matches packets whose source is an address of the node.
+func fromHere() []expr.Any {
+	return []expr.Any{
+		&expr.Fib{Register: first, FlagSADDR: true, ResultADDRTYPE: true},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
+	}
+}
+
+// sourceIn matches packets from a range of addresses, and destinationIn packets to one.
+func (f *family) sourceIn(network netip.Prefix) []expr.Any {
+	return f.compare(f.source, expr.CmpOpEq, network)
+}
+
+func (f *family) destinationIn(network netip.Prefix) []expr.Any {
+	return f.compare(f.destination, expr.CmpOpEq, network)
+}
+
+// compare compares the network of the address at an offset.
+func (f *family) compare(offset uint32, op expr.CmpOp, network netip.Prefix) []expr.Any {
+	size := int(f.size)
+	return append(f.load(offset, first),
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: f.size, Mask: net.CIDRMask(network.Bits(), 8*size), Xor: make([]byte, size)},
+		&expr.Cmp{Op: op, Register: first, Data: network.Masked().Addr().AsSlice()},
+	)
+}
+
+// snat translates the source to an address.
+func (f *family) snat(to netip.Addr) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: first, Data: to.AsSlice()},
+		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first},
+	}
+}
+
+// translated matches packets of connections whose destination is translated.
+func translated() []expr.Any {
+	const bit = 1 << 5 // IPS_DST_NAT
+	status := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: first, Key: expr.CtKeySTATUS},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: status(bit), Xor: status(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: status(0)},
+	}
+}
+
+// begins matches the first packets of connections.
+func begins() []expr.Any {
+	bit := binaryutil.NativeEndian.PutUint32
+	return []expr.Any{
+		&expr.Ct{Register: first, Key: expr.CtKeySTATE},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: bit(expr.CtStateBitNEW), Xor: bit(0)},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: bit(0)},
+	}
+}
+
+// notLoopback matches packets whose destination is not a loopback address.
+func (f *family) notLoopback() []expr.Any { return f.compare(f.destination, expr.CmpOpNeq, f.loopback) }
+
+// listening matches packets for which the node has a socket of TCP or UDP.
+func listening() []expr.Any {
+	return []expr.Any{
+		&expr.Socket{Key: expr.SocketKeyWildcard, Register: first},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: first, Data: []byte{1}},
+	}
+}
+
+// toExternal matches packets to an external address of a service.
+func (f *family) toExternal() []expr.Any {
+	return append(f.load(f.destination, first), &expr.Lookup{SourceRegister: first, SetName: externals})
+}
+
+// fromOtherSources drops packets to a restricted port from clients that must not reach it.
+func (f *family) fromOtherSources() []expr.Any {
+	return slices.Concat(
+		f.asked(), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: restricted}},
+		f.load(f.source, f.behind(2)), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: sources, Invert: true}}, dropped(),
+	)
+}
+
+// dropped counts packets and drops them, and returned counts them and ends the chain.
+func dropped() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
+}
+
+func returned() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}
+}
+
+// asked loads the key of the port that a packet is for at its destination address.
+func (f *family) asked() []expr.Any { return append(f.load(f.destination, first), f.port()...) }
+
+// askedOfNode loads the key of the port at every address of the node.
+func (f *family) askedOfNode() []expr.Any { return append(f.everyAddress(), f.port()...) }
+
+func (f *family) everyAddress() []expr.Any {
+	return []expr.Any{&expr.Immediate{Register: first, Data: f.every.AsSlice()}}
+}
+
+func (f *family) port() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: f.behind(0)},
+		&expr.Payload{DestRegister: f.behind(1), Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
+	}
+}
+
+// isFresh matches while the endpoints on other nodes are known to be current, and notFresh while they are not.
+func isFresh() []expr.Any {
+	return []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Lookup{SourceRegister: first, SetName: fresh}}
+}
+
+func notFresh() []expr.Any {
+	match := isFresh()
+	match[1].(*expr.Lookup).Invert = true
+	return match
+}
+
+// edgeLabel is the bit of conntrack labels that marks a connection whose endpoint sees the edge address, and hostLabel that
+// of a connection of the node's programs to a host port. The address that a client asked would say the same, but the nft
+// command cannot list a rule that looks it up.
+var (
+	edgeLabel = append(make([]byte, 15), 0x80)
+	hostLabel = append(make([]byte, 15), 0x40)
+)
+
+// setLabel sets a bit of a connection, and hasLabel matches connections that have it.
+func setLabel(bit []byte) []expr.Any {
+	return []expr.Any{
+		&expr.Immediate{Register: first, Data: bit},
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: first, SourceRegister: true},
+	}
+}
+
+func hasLabel(bit []byte) []expr.Any {
+	return []expr.Any{
+		&expr.Ct{Key: expr.CtKeyLABELS, Register: first},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 16, Mask: bit, Xor: make([]byte, 16)},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: bit},
+	}
+}
+
+// dnat translates the destination to the value that a map has for the loaded key. Without a value the
+// packet goes on to the next rule.
+func (f *family) dnat(set string) []expr.Any {
+	return []expr.Any{
+		&expr.Lookup{SourceRegister: first, DestRegister: first, IsDestRegSet: true, SetName: set},
+		&expr.NAT{Type: expr.NATTypeDestNAT, Family: f.translate, RegAddrMin: first, RegProtoMin: f.behind(0)},
+	}
+}

@@ -1,0 +1,15 @@
+package nodeports
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
+
+// The bridge and the agent agree on the addresses of gateways.
+func TestRangesOfGateways(t *testing.T) {
+	require.Equal(t, coe.GatewayLinks, ipv4.gateways)
+	require.Equal(t, coe.GatewayLinksIPv6, ipv6.gateways)
+}

@@ -1,0 +1,84 @@
+package dhcppool
+
+import (
+	"math"
+	"net/netip"
+)
+
+// Fits estimates how many pods get an address of the pool before the first one is refused, if a number of holders of blocks
+// get pods in turn. Holders are ELANs, or nodes. The result is too large by the addresses that a range which does not begin or
+// end with a block takes from its first and last block, and by few more, because blocks are aligned.
+func (p Pool) Fits(holders int) float64 {
+	if holders <= 0 {
+		return 0
+	}
+	due, smallest := firstSizes(ELAN{}, p)
+	var (
+		left = p.addresses(smallest)
+		h    = float64(holders)
+		pods float64 // of each holder
+	)
+	if p.Subnet.Addr().Is6() {
+		rounds := math.Floor(left / (h * p.sizeOf(due)))
+		pods, left = rounds*p.podsOf(due), left-rounds*h*p.sizeOf(due)
+	} else {
+		for ; left >= h*p.sizeOf(due); due = max(due-1, p.Subnet.Bits()) {
+			pods, left = pods+p.podsOf(due), left-h*p.sizeOf(due)
+		}
+	}
+	last := 0.0 // holders that get a further block
+	for bits := due; bits <= smallest && last < h; bits++ {
+		blocks := min(h-last, math.Floor(left/p.sizeOf(bits)))
+		last, left = last+blocks, left-blocks*p.sizeOf(bits)
+	}
+	return h*pods + last
+}
+
+// Taken returns how many addresses of a pool are in blocks, and how many there are. If one block is the whole pool, it returns
+// how many of its addresses are held.
+func (a *Allocator) Taken(p Pool) (taken, all float64) {
+	p = p.normal()
+	if b := a.networks[p.Network].overlap(p.Subnet); b != nil && b.Prefix == p.Subnet {
+		return float64(b.holders), float64(p.Size())
+	}
+	_, smallest := firstSizes(ELAN{}, p)
+	all = p.addresses(smallest)
+	return min(a.carved[poolKey{p.Network, p.Subnet}], all), all
+}
+
+// Held returns how many addresses of the blocks of a pool are held, and how many holders have these blocks.
+func (a *Allocator) Held(p Pool) (addresses, holders int) {
+	p = p.normal()
+	elans := map[string]bool{}
+	for _, b := range a.networks[p.Network] {
+		if b.Subnet == p.Subnet {
+			addresses += b.holders
+			elans[b.ELAN.Name] = true
+		}
+	}
+	return addresses, len(elans)
+}
+
+// addresses returns the number of addresses in the blocks of a prefix length that the range of the pool touches.
+func (p Pool) addresses(bits int) float64 {
+	n := p.normal()
+	first, last := netip.PrefixFrom(n.From, bits).Masked().Addr(), netip.PrefixFrom(n.To, bits).Masked().Addr()
+	return distance(first, last) + p.sizeOf(bits)
+}
+
+// sizeOf returns the number of addresses in a block of the pool's family.
+func (p Pool) sizeOf(bits int) float64 { return sizeOf(netip.PrefixFrom(p.Subnet.Addr(), bits)) }
+
+func sizeOf(p netip.Prefix) float64 { return math.Exp2(float64(p.Addr().BitLen() - p.Bits())) }
+
+// podsOf returns the number of pods in a block: one address is for the gateway, and others name the block itself.
+func (p Pool) podsOf(bits int) float64 {
+	size := p.sizeOf(bits)
+	switch {
+	case p.Subnet.Addr().BitLen()-bits < 2:
+		return size - 1
+	case p.Subnet.Addr().Is6():
+		return size - 2
+	}
+	return size - 3
+}

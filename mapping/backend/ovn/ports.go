@@ -1,0 +1,335 @@
+package ovn
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+)
+
+// Southbound is the name of the southbound database.
+const Southbound = "OVN_Southbound"
+
+// Moment is when something happened, as the number of milliseconds since 1970. 0: it has not happened.
+type Moment int64
+
+// Past is the Moment of what had happened before it could be seen.
+const Past Moment = -1
+
+// Time returns the time; zero if it is not known.
+func (m Moment) Time() time.Time {
+	if m <= 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(int64(m))
+}
+
+// PortTimes says how far OVN is with a port, by the clock of this process: a Moment is when the database has
+// notified it.
+type PortTimes struct {
+	Written Moment // the northbound database has the port
+	// Translated: ovn-northd has written the port to the southbound database. Bound: a chassis has claimed it.
+	// Both stay 0 without Southbound.
+	Translated, Bound Moment
+	// Installed: the switch of the chassis has the flows of the port. Without Southbound, the time is when
+	// ovn-northd has reported that to the northbound database.
+	Installed Moment
+}
+
+// Ports follows how far OVN is with each port. It writes nothing, and asks no server for more than its
+// notifications.
+type Ports struct {
+	cfg   Config
+	log   *slog.Logger
+	north *portTable
+	south *portTable // nil without Southbound
+}
+
+// NewPorts returns a Ports. installed is called when a switch has the flows of a port for the first time since
+// the port is known.
+func NewPorts(cfg Config, installed func(port string), log *slog.Logger) (*Ports, error) {
+	cfg.setDefaults()
+	north, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &Ports{cfg: cfg, log: log}
+	p.north = newPortTable(codec.Northbound.Name, north, "Logical_Switch_Port", "name", "type", "up")
+	p.north.level = slog.LevelDebug // the Backend's caller reports the same
+	if cfg.Southbound == "" {
+		p.north.installed = installed
+		return p, nil
+	}
+	south, err := parseEndpoints("southbound", cfg.Southbound, &cfg)
+	if err != nil {
+		return nil, err
+	}
+	p.south = newPortTable(Southbound, south, "Port_Binding", "logical_port", "type", "up", "chassis")
+	p.south.installed, p.south.level = installed, slog.LevelWarn
+	return p, nil
+}
+
+// Run follows the databases until ctx is done.
+func (p *Ports) Run(ctx context.Context) {
+	var running sync.WaitGroup
+	defer running.Wait()
+	if p.south != nil {
+		running.Go(func() { p.south.run(ctx, &p.cfg, p.log) })
+	}
+	p.north.run(ctx, &p.cfg, p.log)
+}
+
+// HasSouthbound reports whether Translated and Bound are followed.
+func (p *Ports) HasSouthbound() bool { return p.south != nil }
+
+// last is the table from which Installed comes, and with Southbound also Translated and Bound.
+func (p *Ports) last() *portTable {
+	if p.south != nil {
+		return p.south
+	}
+	return p.north
+}
+
+// Port returns the times of a port. known is false until the database with Installed has answered once. err is
+// why it does not answer now; the times are then the last known.
+func (p *Ports) Port(name string) (times PortTimes, known bool, err error) {
+	in, known, err := p.north.get(name)
+	times = PortTimes{Written: in.row, Installed: in.up}
+	if p.south == nil {
+		return times, known, err
+	}
+	in, known, err = p.south.get(name)
+	times.Translated, times.Bound, times.Installed = in.row, in.chassis, in.up
+	if times.Translated > 0 && (times.Written == 0 || times.Written > times.Translated) {
+		times.Written = times.Translated // the notification of the northbound database was read later
+	}
+	return times, known, err
+}
+
+// Count returns how many of the ports for which is returns true have passed a stage. known is as that of Port.
+func (p *Ports) Count(is func(port string) bool) (translated, bound, installed int, known bool) {
+	t := p.last()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, r := range t.rows {
+		if !is(name) {
+			continue
+		}
+		translated++
+		if r.chassis != 0 {
+			bound++
+		}
+		if r.up != 0 {
+			installed++
+		}
+	}
+	return translated, bound, installed, t.known
+}
+
+// portRow is a port in a database.
+type portRow struct {
+	uuid             string
+	row, chassis, up Moment
+	wasUp            bool // now or before
+}
+
+var errUntried = errors.New("not connected yet")
+
+// portTable follows the ports in one database.
+type portTable struct {
+	database  string
+	endpoints []string
+	monitor   ovsdb.Monitor
+	installed func(port string) // nil if another table reports it
+	level     slog.Level        // of reports that the database does not answer
+
+	mu    sync.Mutex
+	rows  map[string]portRow
+	known bool  // the database has answered
+	err   error // why it does not answer now; nil while it does
+}
+
+// newPortTable returns a portTable. The columns are the name, the type, up, and the chassis if there is one.
+func newPortTable(database string, endpoints []string, table string, columns ...string) *portTable {
+	return &portTable{
+		database: database, endpoints: endpoints, monitor: ovsdb.Monitor{Table: table, Columns: columns},
+		err: errUntried,
+	}
+}
+
+func (t *portTable) get(name string) (portRow, bool, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.err != nil {
+		return t.rows[name], t.known, fmt.Errorf("%s does not answer: %w", t.database, t.err)
+	}
+	return t.rows[name], t.known, nil
+}
+
+// run follows the database until ctx is done, at one endpoint after the other.
+func (t *portTable) run(ctx context.Context, cfg *Config, log *slog.Logger) {
+	retry := minRetry
+	for next := 0; ctx.Err() == nil; next++ {
+		endpoint := t.endpoints[next%len(t.endpoints)]
+		err := t.follow(ctx, endpoint, cfg, log)
+		if ctx.Err() != nil {
+			return
+		}
+		if t.failed(err) {
+			log.Log(ctx, t.level, "cannot follow the times of ports; trying again", "database", t.database, "endpoint", endpoint, "err", err)
+			retry = minRetry
+		}
+		pause(ctx, retry)
+		retry = min(2*retry, maxRetry)
+	}
+}
+
+// failed notes why the database does not answer, and reports whether that is new.
+func (t *portTable) failed(err error) (isNew bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	isNew = t.err == nil || errors.Is(t.err, errUntried)
+	t.err = err
+	return isNew
+}
+
+// follow follows the database at an endpoint until it fails. Any member of a cluster will do, so that the
+// leader has less work, while it is connected to a majority.
+func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, log *slog.Logger) error {
+	dialing, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
+	server, err := dialServer(dialing, endpoint, t.database, connected, cfg)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	defer server.close()
+	conn, err := ovsdb.Dial(dialing, endpoint, t.database, cfg.TLS)
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", endpoint, err)
+	}
+	defer func() {
+		_ = conn.Close()
+		<-conn.Ended() // no Row is shown any more
+	}()
+	reading, cancel := context.WithTimeout(ctx, cfg.ReadTimeout)
+	defer cancel()
+	first := map[string]portRow{} // what the answer shows; nil later
+	monitor := t.monitor
+	monitor.Row = func(uuid string, columns []jsontext.Value, gone bool) {
+		if first != nil {
+			t.showFirst(first, uuid, columns)
+		} else {
+			t.show(uuid, columns, gone)
+		}
+	}
+	monitor.Begun = func() {
+		t.begin(first)
+		first = nil
+	}
+	if err := conn.Follow(reading, &monitor); err != nil {
+		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
+	}
+	log.Info("following the times of ports", "database", t.database, "endpoint", endpoint)
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-conn.Ended():
+			return conn.Err()
+		case <-server.conn.Ended():
+			return server.conn.Err()
+		case <-time.After(cfg.Probe):
+		}
+		probing, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		err := server.probe(probing)
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin replaces the ports by those that the first answer has shown.
+func (t *portTable) begin(rows map[string]portRow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.rows, t.known, t.err = rows, true, nil
+}
+
+// showFirst adds a row of the first answer. The port keeps its known Moments.
+func (t *portTable) showFirst(rows map[string]portRow, uuid string, columns []jsontext.Value) {
+	if name, now, ok := t.read(uuid, columns, Past); ok {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		rows[name] = t.rows[name].then(now)
+	}
+}
+
+// show takes a change of a row.
+func (t *portTable) show(uuid string, columns []jsontext.Value, gone bool) {
+	name, now, ok := t.read(uuid, columns, Moment(time.Now().UnixMilli()))
+	if !ok {
+		return
+	}
+	if t.take(name, now, gone) && t.installed != nil {
+		t.installed(name)
+	}
+}
+
+// take stores a row, and reports whether it is up for the first time.
+func (t *portTable) take(name string, now portRow, gone bool) (installed bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before := t.rows[name]
+	same := before.uuid == now.uuid
+	if gone {
+		if same {
+			delete(t.rows, name)
+		}
+		return false
+	}
+	t.rows[name] = before.then(now)
+	return now.up != 0 && (!same || !before.wasUp)
+}
+
+// then returns a port after a change. The same row keeps the Moments that it had.
+func (r portRow) then(now portRow) portRow {
+	if r.uuid != now.uuid {
+		r = portRow{}
+	}
+	keep := func(before, now Moment) Moment {
+		if before != 0 && now != 0 {
+			return before
+		}
+		return now
+	}
+	return portRow{now.uuid, keep(r.row, now.row), keep(r.chassis, now.chassis), keep(r.up, now.up), r.wasUp || now.up != 0}
+}
+
+// read reads a row that is shown at a Moment. ok is false for a row that is not of a pod's port: such a port
+// has no type.
+func (t *portTable) read(uuid string, columns []jsontext.Value, at Moment) (name string, row portRow, ok bool) {
+	if columns[0].Kind() != '"' || string(columns[1]) != `""` {
+		return "", row, false
+	}
+	text, err := jsontext.AppendUnquote(nil, columns[0])
+	if err != nil {
+		return "", row, false
+	}
+	row.uuid, row.row = uuid, at
+	if columns[2].Kind() == 't' { // a set of no element is not known yet
+		row.up = at
+	}
+	if len(columns) > 3 && bytes.Contains(columns[3], []byte(`"uuid"`)) { // an optional reference
+		row.chassis = at
+	}
+	return string(text), row, true
+}
