@@ -82,13 +82,13 @@ type Bridge struct {
 	recalled atomic.Bool
 
 	// repooling is held while the pools of the assigner are set, which waits for the
-	// datastore. mu guards what follows.
+	// datastore. pooled are these pools.
 	repooling sync.Mutex
-	// repoolDue is set when the nodes, which may have pools, have changed.
-	repoolDue atomic.Bool
-	mu        sync.Mutex
-	posted    []dhcppool.Pool // what RESTCONF clients posted
-	joined    *joinedPools    // allPools; nil when posted has changed
+	pooled    atomic.Pointer[joinedPools]
+	// mu guards what follows.
+	mu     sync.Mutex
+	posted []dhcppool.Pool // what RESTCONF clients posted
+	joined *joinedPools    // allPools; nil when posted has changed
 }
 
 // New opens the datastore and creates the parts. Close releases them.

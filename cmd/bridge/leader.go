@@ -112,6 +112,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 		interfaces, nodes := ipam.InUseOf(model)
 		return interfaces, nodes, nil
 	}
+	cfg.Repool = b.repoolWhenDue
 	cfg.VIPs = l.Records(vips)
 	cfg.Confirmed = func(ctx context.Context) ([]coe.LeaseKey, error) { return confirmedKeys(ctx, l.Records(confirmed)) }
 	r.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
@@ -178,9 +179,7 @@ func confirmedKeys(ctx context.Context, records *datastore.Records) ([]coe.Lease
 type claimer struct {
 	*ipam.Assigner
 	// expose publishes the node ports of namespaces. It follows their claims.
-	expose func(namespaces ...string)
-	// repool sets the pools, if nodes have changed.
-	repool  func()
+	expose  func(namespaces ...string)
 	markAll func(except []string)
 	// noteComplete writes agentstream.CompleteRecord; nil when that is done.
 	noteComplete func(context.Context) error
@@ -205,7 +204,6 @@ func (b *Bridge) newClaims(r *role, l *datastore.Leadership) *reconcile.Claims {
 	c := &claimer{
 		Assigner: r.assigner,
 		expose:   r.exposer.Mark,
-		repool:   b.repoolWhenDue,
 		noteComplete: func(ctx context.Context) error {
 			return l.Records(prefix).Commit(ctx, map[string][]byte{name: []byte(b.data.Identity())}, nil)
 		},
@@ -218,7 +216,6 @@ func (b *Bridge) newClaims(r *role, l *datastore.Leadership) *reconcile.Claims {
 
 // Sync implements reconcile.Claimer.
 func (c *claimer) Sync(ctx context.Context, namespaces []string) (affected []string, again time.Duration, err error) {
-	c.repool()
 	known := c.InUseKnown()
 	affected, again, err = c.Assigner.Sync(ctx, namespaces)
 	c.expose(namespaces...)

@@ -44,7 +44,7 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	notes, marks, failed := 0, 0, errors.New("the datastore does not answer")
 	exposed := 0
 	c := &claimer{
-		Assigner: a, log: log, repool: func() {}, expose: func(namespaces ...string) { exposed += len(namespaces) },
+		Assigner: a, log: log, expose: func(namespaces ...string) { exposed += len(namespaces) },
 		markAll:      func([]string) { marks++ },
 		noteComplete: func(context.Context) error { notes++; return failed },
 	}
@@ -149,11 +149,11 @@ func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 	journal := &hookedJournal{}
 	r := &role{
 		side: side{backend: memory.New()}, confirmer: agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{}, log),
-		assigner: ipam.New(ipam.Config{ReuseDelay: time.Hour}, b.store, journal, log),
+		assigner: ipam.New(ipam.Config{ReuseDelay: time.Hour, Repool: b.repoolWhenDue}, b.store, journal, log),
 		keeper:   egress.New(egress.Config{Log: log}),
 	}
 	require.NoError(t, r.assigner.Load(t.Context()))
-	c := &claimer{Assigner: r.assigner, repool: b.repoolWhenDue, expose: func(...string) {}, log: log}
+	c := &claimer{Assigner: r.assigner, expose: func(...string) {}, log: log}
 	r.claims = reconcile.NewClaims(c, log)
 	b.role.Store(r)
 	b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })

@@ -72,9 +72,6 @@ func (b *Bridge) changed(c coe.Changed) {
 		}
 		return // a leader looks at everything first
 	}
-	if c.Cluster {
-		b.repoolDue.Store(true)
-	}
 	if c.Egress || c.Cluster {
 		r.keeper.Wake()
 		if b.cluster != nil && b.cluster.egress != nil {
@@ -112,10 +109,10 @@ func (b *Bridge) setPosted(pools []dhcppool.Pool) {
 	b.repool()
 }
 
-// repoolWhenDue follows a change of nodes. The Assigner may change the store while it
-// holds its lock, so the change itself cannot call it back; a pod's claim comes after it.
+// repoolWhenDue follows a change of nodes, which may have pools. The Assigner may change the
+// store while it holds its lock, so the change itself cannot call it back.
 func (b *Bridge) repoolWhenDue() {
-	if b.repoolDue.Swap(false) {
+	if pooled := b.pooled.Load(); pooled == nil || !pooled.of(b.store.Nodes()) {
 		b.repool()
 	}
 }
@@ -132,10 +129,10 @@ func (b *Bridge) repool() {
 	_, listed := b.store.ServiceCIDRs() // before their ranges are read
 	joined := b.allPools()
 	r.assigner.SetServiceRanges(joined.services, listed || b.cluster == nil)
-	pools := joined.pools
-	for _, ns := range r.assigner.SetPools(pools) {
+	for _, ns := range r.assigner.SetPools(joined.pools) {
 		r.claims.Mark(netvirt.Scope(ns))
 	}
+	b.pooled.Store(joined)
 	if whole {
 		r.assigner.PoolsAreWhole()
 	}
@@ -144,10 +141,15 @@ func (b *Bridge) repool() {
 
 // joinedPools are all pools, for these nodes and the posted pools of the time.
 type joinedPools struct {
-	nodes    map[netip.Addr]*coe.Node // the Store's, which replaces it when it changes
+	nodes    map[netip.Addr]*coe.Node
 	pools    []dhcppool.Pool
 	services []netip.Prefix // ranges of cluster addresses of ServiceCIDRs
 	problems []coe.Problem
+}
+
+// of reports whether the pools are for these nodes of the Store. It replaces the map when nodes or ServiceCIDRs change.
+func (j *joinedPools) of(nodes map[netip.Addr]*coe.Node) bool {
+	return reflect.ValueOf(j.nodes).UnsafePointer() == reflect.ValueOf(nodes).UnsafePointer()
 }
 
 // allPools joins the pools of the settings, then the posted ones, then the nodes' own. A pool
@@ -157,7 +159,7 @@ func (b *Bridge) allPools() *joinedPools {
 	nodes := b.store.Nodes()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.joined == nil || reflect.ValueOf(b.joined.nodes).UnsafePointer() != reflect.ValueOf(nodes).UnsafePointer() {
+	if b.joined == nil || !b.joined.of(nodes) {
 		b.joined = b.joinPools(nodes)
 	}
 	return b.joined

@@ -64,6 +64,9 @@ type Config struct {
 	// with ctx. An address that is not in the backend, and that a source reports only later,
 	// does not count as in use.
 	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
+	// Repool, if not nil, calls SetPools if pools depend on nodes that have changed. Sync calls it after it has read the
+	// pods, so that the nodes of all of them have their pools when it chooses.
+	Repool func()
 	// Confirmed, if not nil, lists the interfaces that the backend has confirmed. A confirmed
 	// interface without a record of a lease means that the record was lost.
 	Confirmed func(ctx context.Context) ([]coe.LeaseKey, error)
@@ -119,7 +122,7 @@ type Assigner struct {
 	log     *slog.Logger
 
 	// syncing is held during a whole Load or Sync. mu guards the fields below. It is not held
-	// while Config.InUse is called.
+	// while Config.InUse and Config.Repool are called.
 	syncing sync.Mutex
 	mu      sync.Mutex
 	// stale is set while the memory may differ from the journal: before the first Load, and
@@ -237,9 +240,12 @@ func (a *Assigner) freshen(ctx context.Context) error {
 }
 
 func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []InUse, nodes []NodeInUse) (affected []string, again time.Duration, err error) {
+	r := a.newRound(namespaces)
+	if a.cfg.Repool != nil {
+		a.cfg.Repool()
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	r := a.newRound(namespaces)
 	if adopt {
 		err = adoption{r}.run(ctx, inUse, nodes)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ipam"
 )
 
 func TestPoolsAreLookedUpInOrder(t *testing.T) {
@@ -162,6 +163,26 @@ func TestSetPoolsMarksWhomItConcerns(t *testing.T) {
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("ns2").Blocks[0].DNS)
 	require.Empty(t, w.store.View("ns1").Blocks[0].DNS)
+}
+
+// TestNodesHaveTheirPoolsBeforeTheirPods: a node comes with its pool, and with a pod, while the addresses in use are read.
+// The pod gets an address of that pool. A pod that comes after that waits for the pools of its own node.
+func TestNodesHaveTheirPoolsBeforeTheirPods(t *testing.T) {
+	w := newWorld(t, pool("default", "10.11.0.0/16", "", "", ""))
+	first, second := newPod("a", n1), newPod("b", n2)
+	w.inUse = func() ([]ipam.InUse, error) {
+		w.put(first)
+		return nil, nil
+	}
+	w.repool = func() {
+		w.setPools(pool("default", "10.11.0.0/16", "", "", ""), pool(n1, "10.12.0.0/24", "", "", ""))
+		w.put(second)
+	}
+	w.restart()
+	w.mark("default")
+	require.NoError(t, w.trySync())
+	require.Equal(t, "10.12.0", w.lease(first).Addresses[0].Address.String()[:7])
+	require.Empty(t, w.leases(second))
 }
 
 func TestDHCPFollowsThePool(t *testing.T) {

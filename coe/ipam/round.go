@@ -42,6 +42,8 @@ type space struct {
 }
 
 func (a *Assigner) newRound(namespaces []string) *round {
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	r := &round{
 		Assigner: a, now: a.cfg.Now(), elapsed: a.cfg.Elapsed(),
 		// Complete is called before View: if it is true, pods that a view does not have are

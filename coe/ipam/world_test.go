@@ -45,6 +45,7 @@ type world struct {
 	// inUse returns the interfaces in the backend; nil for a world without a backend.
 	inUse    func() ([]ipam.InUse, error)
 	portName func(name, uid string) string
+	repool   func()
 	// confirmed are the interfaces that the backend has confirmed.
 	confirmed []coe.LeaseKey
 	// ports are the management ports in the backend. They need an inUse.
@@ -90,6 +91,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		cfg.VIPs = w.vips
 	}
 	cfg.PortName = w.portName
+	cfg.Repool = w.repool
 	cfg.Confirmed = func(context.Context) ([]coe.LeaseKey, error) { return w.confirmed, nil }
 	if w.inUse != nil {
 		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
