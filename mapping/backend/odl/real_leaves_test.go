@@ -1,6 +1,7 @@
 package odl_test
 
 import (
+	"context"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -164,7 +165,8 @@ type pluggedPod struct {
 	address netip.Addr
 }
 
-// plugIn plugs a pod of a model into the host, like an agent.
+// plugIn plugs a pod of a model into the host until the end of the test, like an agent. Netvirt writes the port into every
+// later interface with the name of the pod.
 func plugIn(t *testing.T, c *realodl.Controller, m netvirt.Model, name string) pluggedPod {
 	t.Helper()
 	for _, o := range m {
@@ -180,6 +182,7 @@ func plugIn(t *testing.T, c *realodl.Controller, m netvirt.Model, name string) p
 			Address: netip.PrefixFrom(a.Address, a.Network.Bits()), Gateway: a.Gateway,
 		}
 		require.NoError(t, c.Lab.Plug(t.Context(), pod))
+		t.Cleanup(func() { require.NoError(t, c.Lab.Unplug(context.WithoutCancel(t.Context()), pod)) })
 		return pluggedPod{name, a.Address}
 	}
 	require.Fail(t, "the model has no such pod", name)
