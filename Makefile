@@ -169,8 +169,12 @@ bench-cni: deps
 bench-edge: deps kube
 	go run ./test/bench/edge
 
+# bench-ovn: print the figures of what pods cost OVN (root); OVN=25.03 measures the other release
+bench-ovn: deps
+	go run ./test/bench/ovn
+
 # bench-odl: print the figures of the OpenDaylight backend, on a real one (root)
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-odl check lint deps kube odl ovn clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-odl check lint deps kube odl ovn clean

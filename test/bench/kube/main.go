@@ -13,10 +13,9 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
-	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 // measurements in the order of the table.
@@ -52,9 +51,8 @@ func main() {
 // bench has the data that all measurements share.
 type bench struct {
 	*figures.Workspace
-	usersFile string
-	program   string // the bridge
-	null      string // the null controller
+	built process.Built
+	null  string // the null controller
 }
 
 func newBench(ctx context.Context, program string) (*bench, error) {
@@ -62,28 +60,13 @@ func newBench(ctx context.Context, program string) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Workspace: w, usersFile: w.File("users"), program: program}
-	if err := b.prepare(ctx); err != nil {
+	b := &bench{Workspace: w}
+	if b.built, err = process.Build(ctx, w, program); err == nil {
+		b.Say("building the null controller")
+		b.null, err = buildNull(ctx, b.Dir)
+	}
+	if err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil
-}
-
-func (b *bench) prepare(ctx context.Context) error {
-	// A bcrypt hash, as in production.
-	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
-	if err != nil {
-		return fmt.Errorf("hash the password: %w", err)
-	}
-	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the file of users: %w", err)
-	}
-	b.Say("building the bridge, and the null controller")
-	if b.program == "" {
-		if b.program, err = serve.Build(ctx, b.Dir); err != nil {
-			return err
-		}
-	}
-	b.null, err = buildNull(ctx, b.Dir)
-	return err
 }

@@ -83,6 +83,6 @@ func (w *world) start(ctx context.Context, annotateQPS string) (*process.Bridge,
 // config returns the configuration of a bridge.
 func (b *bench) config(kubeconfig string, nb *ovsdb.Process, data []string, annotateQPS string) process.Config {
 	return process.Config{
-		Program: b.program, UsersFile: b.usersFile, Kubeconfig: kubeconfig, Northbound: nb.Endpoint(), Data: data, AnnotateQPS: annotateQPS,
+		Built: b.built, Kubeconfig: kubeconfig, Northbound: nb.Endpoint(), Data: data, AnnotateQPS: annotateQPS,
 	}
 }

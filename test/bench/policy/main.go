@@ -9,13 +9,9 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
 
-	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	"github.com/coe-bridge/coe-bridge/test/bench/process"
-	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 // measurements in the order of the table.
@@ -41,8 +37,7 @@ func main() {
 // bench has the data that all measurements share.
 type bench struct {
 	*figures.Workspace
-	usersFile string
-	program   string // the bridge
+	built process.Built
 }
 
 func newBench(ctx context.Context) (*bench, error) {
@@ -50,31 +45,17 @@ func newBench(ctx context.Context) (*bench, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Workspace: w, usersFile: w.File("users")}
-	if err := b.prepare(ctx); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	return b, nil
-}
-
-func (b *bench) prepare(ctx context.Context) error {
-	// A bcrypt hash, as in production.
-	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
+	built, err := process.Build(ctx, w, "")
 	if err != nil {
-		return fmt.Errorf("hash the password: %w", err)
+		return nil, errors.Join(err, w.Close())
 	}
-	if err := os.WriteFile(b.usersFile, []byte(serve.User+":writer:"+hash+"\n"), 0o600); err != nil {
-		return fmt.Errorf("write the file of users: %w", err)
-	}
-	b.Say("building the bridge")
-	b.program, err = serve.Build(ctx, b.Dir)
-	return err
+	return &bench{w, built}, nil
 }
 
 // run starts a bridge for a cluster.
 func (b *bench) run(ctx context.Context, c *cluster, northbound string) (*process.Bridge, error) {
 	return process.Start(ctx, process.Config{
-		Program: b.program, UsersFile: b.usersFile, Kubeconfig: c.api.Kubeconfig, Northbound: northbound,
+		Built: b.built, Kubeconfig: c.api.Kubeconfig, Northbound: northbound,
 		Data: process.OnFolder(c.dir), AnnotateQPS: process.Unlimited,
 	})
 }

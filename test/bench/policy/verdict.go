@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/nbrows"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -133,13 +134,13 @@ func (h *hosts) verdictBare(ctx context.Context, s *streams, rows []any) (took t
 		return 0, err
 	}
 	begun := time.Now()
-	if _, err := transact(ctx, h.lab.NB.Remote, rows...); err != nil {
+	if _, err := nbrows.Transact(ctx, h.lab.NB.Remote, rows...); err != nil {
 		return 0, err
 	}
 	if took, err = h.verdict(ctx, s, begun); err != nil {
 		return 0, err
 	}
-	if _, err := transact(ctx, h.lab.NB.Remote, all("delete", "Port_Group"), all("delete", "Address_Set")); err != nil {
+	if _, err := nbrows.Transact(ctx, h.lab.NB.Remote, nbrows.All("delete", "Port_Group"), nbrows.All("delete", "Address_Set")); err != nil {
 		return 0, err
 	}
 	return took, h.lab.Sync(ctx)

@@ -31,8 +31,7 @@ type Bridge struct {
 
 // Config has what all bridges of a benchmark need.
 type Config struct {
-	Program    string // the path of coe-bridge
-	UsersFile  string
+	Built
 	Kubeconfig string
 	Northbound string   // the endpoint of the northbound database
 	Data       []string // OnFolder or OnEtcd

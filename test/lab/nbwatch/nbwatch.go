@@ -1,6 +1,6 @@
-// Package nbwatch notifies of new switch ports and changed address sets in an OVN northbound database, for measurements. It implements
-// OVSDB (RFC 7047) itself, because the overhead of a client library would be measured too, on the
-// same processors.
+// Package nbwatch notifies of new switch ports and changed address sets in an OVN northbound database, and of installed ports in the
+// database of a switch, for measurements. It implements OVSDB (RFC 7047) itself, because the overhead of a client library would
+// be measured too, on the same processors.
 package nbwatch
 
 import (
@@ -14,35 +14,77 @@ import (
 
 // Watch is a connection that notifies of rows of one table.
 type Watch struct {
-	conn  net.Conn
-	table string
-	came  func(name string)
-	done  sync.WaitGroup
+	conn net.Conn
+	rows rows
+	came func(name string)
+	done sync.WaitGroup
+}
+
+// rows are the rows of which a Watch notifies.
+type rows struct {
+	database, table string
+	which           string                           // the request for them (RFC 7047, section 4.1.5)
+	name            func(row json.RawMessage) string // of a row; empty if the row does not count
 }
 
 // Start calls came, from one goroutine, with the name of each new switch port in the database at endpoint,
 // "unix:PATH". It ends with Stop, or silently when the server closes the connection.
 func Start(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
-	return start(ctx, endpoint, "Logical_Switch_Port", `"columns":["name"],"select":{"initial":false,"insert":true,"delete":false,"modify":false}`, came)
+	return start(ctx, endpoint, came, rows{
+		"OVN_Northbound", "Logical_Switch_Port", `"columns":["name"],"select":{"initial":false,"insert":true,"delete":false,"modify":false}`, named,
+	})
 }
 
 // StartSets is Start for the address sets whose addresses change.
 func StartSets(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
-	return start(ctx, endpoint, "Address_Set",
-		`"columns":["name","addresses"],"select":{"initial":false,"insert":false,"delete":false,"modify":true}`, came)
+	return start(ctx, endpoint, came, rows{
+		"OVN_Northbound", "Address_Set", `"columns":["name","addresses"],"select":{"initial":false,"insert":false,"delete":false,"modify":true}`, named,
+	})
 }
 
-// start requests notifications of rows (RFC 7047, section 4.1.5).
-func start(ctx context.Context, endpoint, table, which string, came func(name string)) (*Watch, error) {
+// StartInstalled is Start for the ports of a switch whose flows ovn-controller has installed, with their iface-id. endpoint is the
+// switch's database. A port comes again if it changes later.
+func StartInstalled(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
+	return start(ctx, endpoint, came, rows{
+		"Open_vSwitch", "Interface", `"columns":["external_ids"],"select":{"initial":false,"insert":false,"delete":false,"modify":true}`, installed,
+	})
+}
+
+func named(row json.RawMessage) string {
+	var r struct{ Name string }
+	_ = json.Unmarshal(row, &r)
+	return r.Name
+}
+
+func installed(row json.RawMessage) string {
+	var r struct {
+		ExternalIDs []json.RawMessage `json:"external_ids"` // "map", and its pairs
+	}
+	var pairs [][2]string
+	if json.Unmarshal(row, &r) != nil || len(r.ExternalIDs) != 2 || json.Unmarshal(r.ExternalIDs[1], &pairs) != nil {
+		return ""
+	}
+	ids := map[string]string{}
+	for _, p := range pairs {
+		ids[p[0]] = p[1]
+	}
+	if ids["ovn-installed"] != "true" {
+		return ""
+	}
+	return ids["iface-id"]
+}
+
+// start requests notifications.
+func start(ctx context.Context, endpoint string, came func(name string), r rows) (*Watch, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix:"))
 	if err != nil {
-		return nil, fmt.Errorf("watch %s: %w", table, err)
+		return nil, fmt.Errorf("watch %s: %w", r.table, err)
 	}
-	w := &Watch{conn: conn, table: table, came: came}
+	w := &Watch{conn: conn, rows: r, came: came}
 	in := json.NewDecoder(conn)
-	if err := w.begin(in, which); err != nil {
+	if err := w.begin(in); err != nil {
 		_ = conn.Close()
-		return nil, fmt.Errorf("watch %s: %w", table, err)
+		return nil, fmt.Errorf("watch %s: %w", r.table, err)
 	}
 	w.done.Go(func() { w.follow(in) })
 	return w, nil
@@ -63,8 +105,8 @@ type message struct {
 }
 
 // begin sends the request, and reads the answer.
-func (w *Watch) begin(in *json.Decoder, which string) error {
-	if _, err := fmt.Fprintf(w.conn, `{"method":"monitor","id":0,"params":["OVN_Northbound",null,{%q:{%s}}]}`, w.table, which); err != nil {
+func (w *Watch) begin(in *json.Decoder) error {
+	if _, err := fmt.Fprintf(w.conn, `{"method":"monitor","id":0,"params":[%q,null,{%q:{%s}}]}`, w.rows.database, w.rows.table, w.rows.which); err != nil {
 		return err
 	}
 	var answer message
@@ -96,11 +138,13 @@ func (w *Watch) follow(in *json.Decoder) {
 }
 
 func (w *Watch) update(params []json.RawMessage) {
-	var tables map[string]map[string]struct{ New struct{ Name string } }
+	var tables map[string]map[string]struct{ New json.RawMessage }
 	if len(params) != 2 || json.Unmarshal(params[1], &tables) != nil {
 		return
 	}
-	for _, row := range tables[w.table] {
-		w.came(row.New.Name)
+	for _, row := range tables[w.rows.table] {
+		if name := w.rows.name(row.New); name != "" {
+			w.came(name)
+		}
 	}
 }

@@ -123,12 +123,7 @@ var engineNode = regexp.MustCompile(`Node: (northd|lflow)\s+- recompute:\s+(\d+)
 
 // Recomputes returns how often the nodes northd and lflow of northd's engine have computed everything again.
 func (l *Lab) Recomputes(ctx context.Context) (sum int, err error) {
-	pid, err := l.Northd.PID()
-	if err != nil {
-		return 0, err
-	}
-	control := filepath.Join(l.Dir, CentralNamespace, fmt.Sprintf("ovn-northd.%d.ctl", pid))
-	out, err := output(ctx, "ovn-appctl", "-t", control, "inc-engine/show-stats")
+	out, err := l.NorthdCtl(ctx, "inc-engine/show-stats")
 	if err != nil {
 		return 0, err
 	}
@@ -144,4 +139,14 @@ func (l *Lab) Recomputes(ctx context.Context) (sum int, err error) {
 		sum += count
 	}
 	return sum, nil
+}
+
+// NorthdCtl runs a command of ovn-northd, which northd executes between two computations, and returns its output.
+func (l *Lab) NorthdCtl(ctx context.Context, args ...string) (string, error) {
+	pid, err := l.Northd.PID()
+	if err != nil {
+		return "", err
+	}
+	control := filepath.Join(l.Dir, CentralNamespace, fmt.Sprintf("ovn-northd.%d.ctl", pid))
+	return output(ctx, "ovn-appctl", append([]string{"-t", control}, args...)...)
 }

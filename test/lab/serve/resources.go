@@ -2,11 +2,6 @@ package serve
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
@@ -16,7 +11,7 @@ import (
 const settle = 5 * time.Second
 
 // Resident returns the resident memory of the bridge in bytes.
-func (p *Process) Resident() (float64, error) { return p.memory("VmRSS:") }
+func (p *Process) Resident() (float64, error) { return child.Memory(p.child.PID(), "VmRSS:") }
 
 // Settled returns the resident memory of a bridge in bytes after its start has settled, and the peak.
 func (p *Process) Settled(ctx context.Context) (resident, peak float64, err error) {
@@ -26,28 +21,9 @@ func (p *Process) Settled(ctx context.Context) (resident, peak float64, err erro
 	case <-time.After(settle):
 	}
 	if resident, err = p.Resident(); err == nil {
-		peak, err = p.memory("VmHWM:")
+		peak, err = child.Memory(p.child.PID(), "VmHWM:")
 	}
 	return resident, peak, err
-}
-
-func (p *Process) memory(name string) (float64, error) {
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.child.PID()))
-	if err != nil {
-		return 0, fmt.Errorf("read the bridge's memory: %w", err)
-	}
-	for line := range strings.Lines(string(status)) {
-		value, found := strings.CutPrefix(line, name)
-		if !found {
-			continue
-		}
-		kilobytes, err := strconv.ParseFloat(strings.TrimSuffix(strings.TrimSpace(value), " kB"), 64)
-		if err != nil {
-			return 0, fmt.Errorf("read the bridge's memory: %w", err)
-		}
-		return kilobytes * 1024, nil
-	}
-	return 0, errors.New("read the bridge's memory: the kernel does not report it")
 }
 
 // ProcessorTime returns the processor time of the bridge since its start.

@@ -1,0 +1,49 @@
+// Command benchovn measures what pods cost OVN, and prints the figures with their bounds. The API server is synthetic: its objects
+// are there at once, and its events come when a measurement wants them. All other parts are real. The reference of a
+// figure runs alternating with it, so that changes of the machine's speed affect both.
+//
+// It needs root and the Debian packages of OVN and Open vSwitch.
+package main
+
+import (
+	"context"
+	"errors"
+
+	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/bench/process"
+)
+
+// measurements in the order of the table.
+var measurements = []figures.Measurement[*bench]{
+	{Name: "layouts", Measure: measureLayouts},
+	{Name: "arrivals", Measure: measureArrivals},
+	{Name: "burst", Measure: measureBurst},
+}
+
+func main() {
+	figures.Main("benchovn", measurements, func(ctx context.Context) (*bench, func() error, error) {
+		b, err := newBench(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		return b, b.Close, nil
+	})
+}
+
+// bench has the data that all measurements share.
+type bench struct {
+	*figures.Workspace
+	built process.Built
+}
+
+func newBench(ctx context.Context) (*bench, error) {
+	w, err := figures.NewWorkspace("benchovn", "")
+	if err != nil {
+		return nil, err
+	}
+	built, err := process.Build(ctx, w, "")
+	if err != nil {
+		return nil, errors.Join(err, w.Close())
+	}
+	return &bench{w, built}, nil
+}
