@@ -40,6 +40,9 @@ type Config struct {
 	// Confirmed makes ADD wait until the bridge reports the interface as confirmed. It is
 	// for networks whose state the switch does not show.
 	Confirmed bool
+	// Flows is the management socket of the bridge that OpenDaylight programs. With Confirmed, ADD
+	// also waits until the flows of the switch lead to the pod. Empty: it does not.
+	Flows string
 	// Dir holds the notes of the pods that the agent creates.
 	Dir string
 	// Deadline bounds a call. Default 30 s.

@@ -10,7 +10,8 @@ import (
 )
 
 // connected waits until the port of a plan carries traffic: the switch has the port, and
-// the switch or, with Config.Confirmed, the bridge reports the interface as ready. With OVN
+// the switch or, with Config.Confirmed, the bridge reports the interface as ready. With
+// Config.Flows the switch also has the flows to the port. With OVN
 // the switch then also has the flows of the ACLs of all port groups that the port joined in
 // the transaction that created it (decision 43).
 func (a *Agent) connected(ctx context.Context, p plan) error {
@@ -24,7 +25,10 @@ func (a *Agent) connected(ctx context.Context, p plan) error {
 	if _, err := a.cfg.Uplink.Await(ctx, is); err != nil {
 		return a.unconfirmed(ctx, p, "program")
 	}
-	return nil
+	if a.cfg.Flows == "" {
+		return nil
+	}
+	return a.timed(ctx, "flows", func() error { return a.programmed(ctx, p) })
 }
 
 // measureFlows measures how long OVN took for the flows of a new port.

@@ -26,7 +26,7 @@ func newMetrics(cfg Config) *metrics {
 			Name: "coe_agent_call_seconds", Help: "Duration of CNI calls, by command and error code; code 0 is success.", Buckets: durations,
 		}, []string{"command", "code"}),
 		steps: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "coe_agent_step_seconds", Help: "Duration of the steps of CNI calls. Step record waits for the bridge, step network for the network's controller.", Buckets: durations,
+			Name: "coe_agent_step_seconds", Help: "Duration of the steps of CNI calls. Step record waits for the bridge, step network for the network's controller, and on OpenDaylight step flows, a part of it, for flows of the switch.", Buckets: durations,
 		}, []string{"step"}),
 		flows: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "coe_agent_flows_seconds", Help: "With OVN: time from the request for a new port until ovn-controller has installed its flows (ovn-installed-ts of the interface).", Buckets: durations,

@@ -77,6 +77,8 @@ type world struct {
 	agents map[string]*agentProcess // by host
 	// deadline is the deadline of the agents' calls.
 	deadline time.Duration
+	// flows is the management socket of the bridge, for agents in this process; empty for none.
+	flows string
 	// under is the command that runs the agents; empty for none.
 	under []string
 }

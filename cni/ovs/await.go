@@ -58,6 +58,22 @@ func (o *session) usable(name string) (*vswitch.Interface, error) {
 	return row, nil
 }
 
+// Number returns the OpenFlow number of a port. It fails if the switch has not opened the port.
+func (s *Switch) Number(ctx context.Context, name string) (uint32, error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return 0, err
+	}
+	row, err := one.usable(name)
+	if err != nil {
+		return 0, err
+	}
+	if row.Ofport == nil || *row.Ofport <= 0 {
+		return 0, fmt.Errorf("the switch has not opened port %s", name)
+	}
+	return uint32(*row.Ofport), nil
+}
+
 func (s *Switch) readiness(one *session, name string) error {
 	row, err := one.usable(name)
 	switch {

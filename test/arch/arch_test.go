@@ -94,6 +94,7 @@ var rules = map[string]rule{
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "a part of the agent; knows neither the switch nor the bridge"},
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
+	"cni/openflow":                {nil, nil, "reads flows of the switch; knows neither the agent nor the bridge"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
 	"cni/nic": {
 		[]string{"cni/durable", "cni/links", "cni/ovs"},
@@ -130,7 +131,7 @@ var rules = map[string]rule{
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
-		[]string{"cni/call", "cni/durable", "cni/links", "cni/ovs", "cni/uplink"},
+		[]string{"cni/call", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -154,7 +155,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	})
 	p.agent, err = agent.New(agent.Config{
 		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
-		Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
+		Flows: filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt"), Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {
 		return p, err

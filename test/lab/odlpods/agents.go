@@ -41,6 +41,7 @@ func (l *Lab) agent(h *ovnhost.Host) []string {
 		l.program(), "agent", "--bridge", l.URL(), "--node-address", h.Address.String(), "--user", agent, "--password-file", l.users.password(agent),
 		"--backend", "odl", "--ovs-manager", l.Controller.Managers(), "--ovs-db", h.OVSDB.Remote,
 		"--socket", socket(h), "--state-dir", filepath.Join(h.Dir, "agent"), "--call-deadline", l.deadline.String(), "--sweep-interval", "5s",
+		"--ovs-run-dir", h.Dir,
 	}
 }
 

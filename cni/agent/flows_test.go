@@ -1,0 +1,71 @@
+package agent_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// TestFlowsInProcess attaches pods to a switch that OpenDaylight programs. ADD succeeds when the bridge has confirmed the pod and
+// the switch has the flows to it. Without the socket of the bridge ADD does not wait for flows.
+func TestFlowsInProcess(t *testing.T) {
+	for _, isSeen := range []bool{true, false} {
+		t.Run(fmt.Sprint("flows are seen: ", isSeen), func(t *testing.T) {
+			w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
+			host := w.lab.Hosts[0]
+			if w.flows = filepath.Join(host.Dir, "br-int.mgmt"); !isSeen {
+				w.flows += ".none"
+			}
+			bridge := newFakeBridge(t, oneAddress)
+			bridge.follow(w)
+			a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+			w.openDaylight("host1")
+			w.manage(a)
+			_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+			require.NoError(t, err)
+			await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+			p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
+			if !isSeen {
+				require.Nil(t, a.call(t.Context(), call.Add, p))
+				return
+			}
+			failed := a.call(t.Context(), call.Add, p)
+			require.EqualValues(t, types.ErrTryAgainLater, failed.Code, "%v", failed)
+			require.Contains(t, failed.Details, "table 0 has no flow for port")
+			require.NoError(t, w.left("host1", a.dir).is(0))
+
+			added := make(chan *types.Error, 1)
+			go func() { added <- a.call(t.Context(), call.Add, p) }()
+			number := ""
+			await(t, "the switch has opened the port", func() error {
+				out, err := host.VSCtl(t.Context(), "get", "Interface", "tap0a1b2c3d-4e", "ofport")
+				if number = strings.TrimSpace(out); err == nil && (number == "[]" || number == "-1") {
+					err = fmt.Errorf("it has number %s", number)
+				}
+				return err
+			})
+			require.Empty(t, added)
+			for _, flow := range []string{
+				"table=0,in_port=" + number + ",actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17",
+				"table=50,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
+				"table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
+				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
+			} {
+				out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-flow", "unix:"+w.flows, flow).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			}
+			require.Nil(t, <-added)
+			require.Nil(t, a.call(t.Context(), call.Add, p), "the pod is plugged in")
+			require.Nil(t, a.call(t.Context(), call.Del, p))
+		})
+	}
+}

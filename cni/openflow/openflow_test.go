@@ -1,0 +1,106 @@
+package openflow_test
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// bridge is the bridge of a real switch.
+type bridge struct {
+	t      *testing.T
+	socket string
+}
+
+func newBridge(t *testing.T) bridge {
+	lab := ovnhost.SwitchesForTest(t, "host1")
+	return bridge{t, filepath.Join(lab.Hosts[0].Dir, "br-int.mgmt")}
+}
+
+// change runs a command of ovs-ofctl with one argument.
+func (b bridge) change(command, argument string) {
+	b.t.Helper()
+	out, err := exec.CommandContext(b.t.Context(), "ovs-ofctl", "-O", "OpenFlow13", command, "unix:"+b.socket, argument).CombinedOutput()
+	require.NoError(b.t, err, "%s", out)
+}
+
+func (b bridge) lacks(p openflow.Port) string {
+	b.t.Helper()
+	c, err := openflow.Dial(b.t.Context(), b.socket)
+	require.NoError(b.t, err)
+	defer c.Close()
+	lacks, err := c.Lacks(b.t.Context(), p)
+	require.NoError(b.t, err)
+	return lacks
+}
+
+// TestLacks adds flows in the form that Netvirt gives them, one after the other. Flows of a former port with the addresses of
+// the pod do not count.
+func TestLacks(t *testing.T) {
+	b := newBridge(t)
+	pod, node := net.HardwareAddr{0x0a, 0x58, 0x0a, 0x2a, 0, 2}, net.HardwareAddr{0x0a, 0x58, 0x64, 0x60, 0, 1}
+	p := openflow.Port{
+		Number: 7, MAC: pod, Neighbours: []net.HardwareAddr{node},
+		Addresses: []netip.Addr{netip.MustParseAddr("10.42.0.2"), netip.MustParseAddr("fd00::2")},
+	}
+	for _, former := range []string{
+		"table=0,in_port=6,actions=write_metadata:0x50000000000/0xffffff0000000001,goto_table:17",
+		"table=50,priority=20,metadata=0x5138a000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
+		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x500->NXM_NX_REG6[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x400->NXM_NX_REG6[],resubmit(,220)",
+	} {
+		b.change("add-flow", former)
+	}
+	b.change("add-group", "group_id=150001,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x500->NXM_NX_REG6[],resubmit(,220)")
+	b.change("add-group", "group_id=150002,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x900->NXM_NX_REG6[],resubmit(,220)")
+	b.change("add-flow", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001")
+	for _, step := range []struct{ lacks, flow string }{
+		{"table 0 has no flow for port 7", "table=0,in_port=7,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17"},
+		{"table 50 has no flow from 0a:58:0a:2a:00:02", "table=50,priority=20,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51"},
+		{"table 51 has no flow to 0a:58:0a:2a:00:02", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)"},
+		{"table 51 has no flow to 0a:58:64:60:00:01", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x800->NXM_NX_REG6[],resubmit(,220)"},
+		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
+	} {
+		require.Equal(t, step.lacks, b.lacks(p))
+		b.change("add-flow", step.flow)
+	}
+	require.Empty(t, b.lacks(p))
+	require.Equal(t, "table 0 has no flow for port 8", b.lacks(openflow.Port{Number: 8, MAC: pod}))
+}
+
+// TestManyFlows reads an answer of several messages.
+func TestManyFlows(t *testing.T) {
+	b := newBridge(t)
+	file := filepath.Join(t.TempDir(), "flows")
+	var text []byte
+	const many = 2000
+	for i := range many {
+		a := netip.AddrFrom4([4]byte{10, 42, byte(i >> 8), byte(i)})
+		text = append(text, "table=21,priority=42,ip,nw_dst="+a.String()+",actions=drop\n"...)
+	}
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	b.change("add-flows", file)
+	c, err := openflow.Dial(t.Context(), b.socket)
+	require.NoError(t, err)
+	defer c.Close()
+	all, err := c.Flows(t.Context(), 21, openflow.Match{})
+	require.NoError(t, err)
+	require.Len(t, all, many)
+	one, err := c.Flows(t.Context(), 21, openflow.Match{IPv4: netip.MustParseAddr("10.42.0.2")})
+	require.NoError(t, err)
+	require.Len(t, one, 1)
+}
+
+// TestNoBridge fails to connect.
+func TestNoBridge(t *testing.T) {
+	_, err := openflow.Dial(t.Context(), filepath.Join(t.TempDir(), "br-int.mgmt"))
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
