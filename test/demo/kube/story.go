@@ -307,7 +307,7 @@ func (s *story) scale(ctx context.Context) error {
 // roll replaces all pods of the Deployment. Meanwhile a pod fetches pages by the service's name, one after the other. None
 // must be missing.
 func (s *story) roll(ctx context.Context) error {
-	_, till, err := s.pods(ctx)
+	till, err := s.lab.Pod(ctx, "shop", "till") // the Deployment still has pods that end
 	if err != nil {
 		return err
 	}
@@ -416,5 +416,6 @@ func (s *story) sayNext() {
   %[1]s create deployment web --image=%[3]s --replicas=3 -- /agnhost netexec
   %[2]s status
   %[2]s get interfaces
+  %[2]s connectivity test
   make demo-k8s-down`, s.lab.Kubectl(), s.lab.Bridge(), kubelab.TestImage)
 }

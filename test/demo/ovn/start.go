@@ -98,7 +98,7 @@ func (s *story) sayNext() {
   export COE_BRIDGE_PASSWORD=%[1]s
   bin/coe-bridge status --server %[2]s
   bin/coe-bridge get interfaces --server %[2]s
-  curl -u %[3]s:%[1]s %[2]s/restconf/operational/elan:elan-instances
+  curl -w '\n' -u %[3]s:%[1]s %[2]s/restconf/operational/elan:elan-instances
   ip netns exec '%[4]s' ping -c 3 %[5]s
   ip netns exec '%[4]s' curl %[6]s
   ovn-nbctl --db=%[7]s show

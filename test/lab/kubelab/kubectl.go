@@ -33,25 +33,27 @@ func (l *Lab) writeWrapper() error {
 	return nil
 }
 
-// bridgeWrapper is coe-bridge for a user of the cluster's bridge.
+// bridgeWrapper is coe-bridge for a user of the cluster's bridge, and an administrator of the cluster. The nodes have the image
+// of connectivity test.
 const bridgeWrapper = `#!/bin/sh
-# coe-bridge of the cluster that this folder belongs to, for its commands that ask a bridge.
-export COE_BRIDGE_PASSWORD="%s"
-exec nsenter --net='/run/netns/%s' '%s/bin/coe-bridge' "$@" --server 'https://%s:8181' --ca-file '%s/certificates/coe-bridge-ca.crt'
+# coe-bridge of the cluster that this folder belongs to, for its commands that ask a bridge or the API server.
+export COE_BRIDGE_PASSWORD="%s" COE_BRIDGE_SERVER='https://%s:8181' COE_BRIDGE_CA_FILE='%s/certificates/coe-bridge-ca.crt'
+export KUBECONFIG='%s' COE_BRIDGE_IMAGE='%s'
+exec nsenter --net='/run/netns/%s' '%s' "$@"
 `
 
 // Bridge returns the path of a script that runs coe-bridge for the bridge of this cluster.
 func (l *Lab) Bridge() string { return l.dir.path("coe-bridge") }
 
 func (l *Lab) writeBridgeWrapper() error {
-	text := fmt.Sprintf(bridgeWrapper, Password, l.OVN.Namespace(ovnhost.CentralNamespace), l.checkout.dir, l.Nodes[0].Address, l.checkout.dir)
+	text := fmt.Sprintf(bridgeWrapper, Password, l.Nodes[0].Address, l.checkout.dir, l.Kubeconfig(), TestImage, l.OVN.Namespace(ovnhost.CentralNamespace), l.Program())
 	if err := os.WriteFile(l.Bridge(), []byte(text), 0o755); err != nil {
 		return fmt.Errorf("write coe-bridge: %w", err)
 	}
 	return nil
 }
 
-// Program returns the path of coe-bridge, for commands that ask the API server. They run at Outside, with Kubeconfig.
+// Program returns the path of coe-bridge. Its commands that ask the API server run at Outside, with Kubeconfig.
 func (l *Lab) Program() string { return l.checkout.path("bin", "coe-bridge") }
 
 // Ask runs a client command of coe-bridge, and returns its output.
