@@ -31,8 +31,9 @@ type Config struct {
 
 // Client makes requests to a running bridge.
 type Client struct {
-	http *resty.Client
-	URL  string
+	http    *resty.Client
+	URL     string
+	timeout time.Duration
 	// user is the user whose password is sent; empty if none is.
 	user string
 	// nameless is set for TLS without a client certificate, shows for TLS with one.
@@ -42,7 +43,7 @@ type Client struct {
 // New returns a client of the bridge at a URL.
 func New(cfg Config) *Client {
 	secure := strings.HasPrefix(cfg.Server, "https://")
-	c := &Client{URL: cfg.Server, nameless: secure && !cfg.Shows, shows: secure && cfg.Shows}
+	c := &Client{URL: cfg.Server, timeout: cfg.Timeout, nameless: secure && !cfg.Shows, shows: secure && cfg.Shows}
 	c.http = resty.New().SetBaseURL(cfg.Server).SetTimeout(cfg.Timeout).SetTLSClientConfig(cfg.TLS).
 		SetHeader("Accept", wire.Draft02.Media[0].Name)
 	if cfg.Password != "" {
@@ -71,7 +72,7 @@ func (c *Client) Get(ctx context.Context, tree, top string, out any) error {
 func (c *Client) GetAs(ctx context.Context, tree, top, name string, out any) error {
 	answer, err := c.http.R().SetContext(ctx).Get("/restconf/" + tree + "/" + top)
 	if err != nil {
-		return fmt.Errorf("ask %s: %w; %s", c.URL, cause(err), c.hint(err))
+		return fmt.Errorf("ask %s: %w; %s", c.URL, c.cause(err), c.hint(err))
 	}
 	switch answer.StatusCode() {
 	case http.StatusOK:
@@ -110,7 +111,10 @@ func (c *Client) denied(says string) error {
 }
 
 // cause is the cause of a failed request, without the URL, which the caller names.
-func cause(err error) error {
+func (c *Client) cause(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) && c.timeout > 0 {
+		return fmt.Errorf("no answer within %s", c.timeout)
+	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
 		return failed.Err
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -35,11 +36,16 @@ type Refusal struct {
 	Edits map[string][]*yang.Error
 }
 
-// Error joins the messages.
+// Error joins the messages. The messages of edits follow the others.
 func (r *Refusal) Error() string {
 	var text []string
 	for _, e := range r.Errors {
 		text = append(text, e.Error())
+	}
+	for _, id := range slices.Sorted(maps.Keys(r.Edits)) {
+		for _, e := range r.Edits[id] {
+			text = append(text, e.Error())
+		}
 	}
 	line := cmp.Or(strings.Join(text, "; "), r.status)
 	if strings.ContainsFunc(line, func(r rune) bool { return !unicode.IsPrint(r) }) {
@@ -118,7 +124,7 @@ func firstLine(answer *resty.Response) string {
 func (c *Client) do(r *resty.Request, method, path string) (*resty.Response, error) {
 	answer, err := r.Execute(method, path)
 	if err != nil {
-		return nil, fmt.Errorf("ask %s: %w; %s", c.URL, cause(err), c.hint(err))
+		return nil, fmt.Errorf("ask %s: %w; %s", c.URL, c.cause(err), c.hint(err))
 	}
 	return answer, nil
 }
