@@ -72,7 +72,7 @@ func TestUnknownNames(t *testing.T) {
 		{"gateway nics-to-bridge", []string{"nics-to-bridge: name the NICs"}},
 		{"gateway bridge-to-nics", []string{"bridge-to-nics: name the bridges"}},
 		{"gateway nics-to-bridge eth0 --ovs-db unix:/none", []string{"no connection to the switch at unix:/none", "no such file or directory", "start Open vSwitch, or name its database with --ovs-db"}},
-		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, egressips, problems, endpoints, nodes, clusters, policies, gateways (coe-bridge get --help)"}},
+		{"get foo", []string{"get foo", "elan-instances, vpn-instances, interfaces, pods, services, pools, leases, egressips, gateways, problems, endpoints, nodes, clusters, policies (coe-bridge get --help)"}},
 		{"status busybox1", []string{"coe-bridge status busybox1: it takes no name"}},
 		{"apply -f x --dry-run maybe", []string{"want none, client or server"}},
 		{"get pods -o xml", []string{"want table, json or yaml"}},

@@ -24,7 +24,7 @@ func TestRoutes(t *testing.T) {
 	})
 	out, err := run(t, "", "routes")
 	require.NoError(t, err)
-	require.Equal(t, "no routes: no node has a management port; nodes have one with --isolation none, and with --ovn-layout node\n", out)
+	require.Equal(t, "no routes: no node has a management port; nodes that the bridge knows have one with --isolation none, and with --ovn-layout node\n", out)
 	post(t, b, "/restconf/config/k8s-node:k8s-nodes-info", `{"k8s-nodes": [
 		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f1", "host-name": "worker-1", "internal-ip-address": "192.168.33.12"},
 		{"uid": "8f2a6d5e-0000-4000-8000-0000000000f2", "host-name": "worker-2", "internal-ip-address": "192.168.33.13"},

@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -197,9 +196,9 @@ func (f *agentFlags) management() (ovs.Management, error) {
 	if len(f.managers) == 0 {
 		return ovs.Management{}, nil
 	}
-	tunnels, err := netip.ParseAddr(f.node)
+	tunnels, err := nodeAddress(f.node)
 	if err != nil {
-		return ovs.Management{}, fmt.Errorf("--node-address: %w", err)
+		return ovs.Management{}, err
 	}
 	return ovs.Management{Managers: f.managers, Tunnels: tunnels}, nil
 }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
+	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -186,7 +189,7 @@ func (f *onSwitch) withSwitch(ctx context.Context, do func(switchOfNode) error) 
 	connected, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	running.Go(func() { vswitch.Run(connected) })
-	if err := reached(ctx, vswitch); err != nil {
+	if err := f.reached(ctx, vswitch); err != nil {
 		return err
 	}
 	return do(switchOfNode{vswitch, f.mover(vswitch, node, quiet), node})
@@ -196,13 +199,34 @@ func (f *onSwitch) withSwitch(ctx context.Context, do func(switchOfNode) error) 
 const connectTimeout = 5 * time.Second
 
 // reached fails unless the switch's database answers.
-func reached(ctx context.Context, vswitch *ovs.Switch) error {
-	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+func (f *onSwitch) reached(ctx context.Context, vswitch *ovs.Switch) error {
+	if f.isForbidden(ctx) {
+		return fmt.Errorf("connect to the switch at %s: permission denied: run the command as root", f.ovsDB)
+	}
+	deadline, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	if _, err := vswitch.Settings(ctx); err != nil {
+	_, err := vswitch.Settings(deadline)
+	if why := vswitch.Ready(); err != nil && ctx.Err() == nil && why != nil {
+		err = why // without the deadline
+	}
+	if err != nil {
 		return fmt.Errorf("%w: start Open vSwitch, or name its database with --ovs-db", err)
 	}
 	return nil
+}
+
+// isForbidden reports whether this user has no permission to connect to the database of the switch. Another try is useless then.
+func (f *onSwitch) isForbidden(ctx context.Context) bool {
+	path, isFile := strings.CutPrefix(f.ovsDB, "unix:")
+	if !isFile {
+		return false
+	}
+	var dialer net.Dialer
+	conn, err := dialer.DialContext(ctx, "unix", path)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return errors.Is(err, os.ErrPermission)
 }
 
 // print prints the steps of a move.

@@ -32,11 +32,21 @@ type managementPort struct {
 	EdgeIPv6    netip.Addr `json:"ipv6-edge-address"`
 }
 
-// outside returns the addresses of the gateway and of its next hops as text.
-func (e gatewayEntry) outside() string {
+// String returns the gateway for messages: its addresses and next hops, what it pins, and whether services are reached by it.
+func (e gatewayEntry) String() string {
 	text := fmt.Sprintf("%s/%d with next hop %s", e.Address, e.Length, e.NextHop)
 	if e.IPv6.IsValid() {
-		text += fmt.Sprintf(", and %s/%d with next hop %s,", e.IPv6, e.Length6, e.Hop6)
+		text += fmt.Sprintf(", and %s/%d with next hop %s", e.IPv6, e.Length6, e.Hop6)
+	}
+	var subnets []string
+	for _, p := range e.Pinned {
+		subnets = append(subnets, p.String())
+	}
+	if len(subnets) > 0 {
+		text += ", with pinned subnets " + strings.Join(subnets, ", ")
+	}
+	if e.Services {
+		text += ", with services"
 	}
 	return text
 }
@@ -53,7 +63,7 @@ func (f *routerFlags) wanted() (e gatewayEntry, err error) {
 	for _, text := range f.pinned {
 		p, err := netip.ParsePrefix(strings.TrimSpace(text))
 		if err != nil {
-			return e, fmt.Errorf("--rampout-ip-subnets: %w", err)
+			return e, fmt.Errorf("--rampout-ip-subnets %q: want a range of pods, such as 10.42.1.0/24", text)
 		}
 		e.Pinned = append(e.Pinned, p.Masked())
 	}
@@ -70,14 +80,14 @@ func (f *routerFlags) outside(e *gatewayEntry) error {
 	for i := range f.addresses {
 		address, err := netip.ParsePrefix(strings.TrimSpace(f.addresses[i]))
 		if err != nil {
-			return fmt.Errorf("--physical-ip: %w; want an address with the length of its network, such as 10.33.74.138/24", err)
+			return fmt.Errorf("--physical-ip %q: want an address with the length of its network, such as 10.33.74.138/24", f.addresses[i])
 		}
 		hop, err := netip.ParseAddr(strings.TrimSpace(f.nextHops[i]))
-		if err == nil && hop.Zone() != "" {
-			err = fmt.Errorf("%s names a link: leave out %%%s", hop, hop.Zone())
-		}
 		if err != nil {
-			return fmt.Errorf("--default-gw: %w", err)
+			return fmt.Errorf("--default-gw %q: want the address of a router, such as 10.33.74.253", f.nextHops[i])
+		}
+		if hop.Zone() != "" {
+			return fmt.Errorf("--default-gw: %s names a link: leave out %%%s", hop, hop.Zone())
 		}
 		if is6 := i == 1; address.Addr().Is6() != is6 || hop.Is6() != is6 {
 			return errors.New("--physical-ip and --default-gw: the first address of each is IPv4, and the second one IPv6")

@@ -112,9 +112,9 @@ type gatewayRouter struct {
 
 // withRouter calls do, and prints the steps that it returns.
 func (f *routerFlags) withRouter(cmd *cobra.Command, do func(*gatewayRouter) ([]string, error)) error {
-	node, err := netip.ParseAddr(f.node)
+	node, err := nodeAddress(f.node)
 	if err != nil {
-		return fmt.Errorf("--node-address: %w", err)
+		return err
 	}
 	central, err := f.bridge.Client()
 	if err != nil {
@@ -129,6 +129,9 @@ func (f *routerFlags) withRouter(cmd *cobra.Command, do func(*gatewayRouter) ([]
 			return err
 		}
 		steps, err := do(&gatewayRouter{flags: f, node: node, central: central, switchOfNode: s})
+		if err != nil && len(steps) == 0 {
+			return err
+		}
 		return errors.Join(printSteps(cmd.OutOrStdout(), "gateway of node "+f.node, f.dryRun, steps), err)
 	})
 }
@@ -186,7 +189,7 @@ func (r *gatewayRouter) init(ctx context.Context, want gatewayEntry) (steps []st
 				return steps, err
 			}
 		}
-		steps = append(steps, fmt.Sprintf("configure gateway %s at %s", want.outside(), r.central.URL))
+		steps = append(steps, fmt.Sprintf("configure gateway at %s: %s", r.central.URL, want))
 	}
 	if r.flags.dryRun {
 		return steps, nil
@@ -413,7 +416,10 @@ func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) 
 		if err == nil {
 			err = r.vswitch.SetGatewayNIC(ctx, "")
 		}
-		return append(steps, fmt.Sprintf("release NIC %s", reserved)), err
+		if err != nil {
+			return steps, err
+		}
+		return append(steps, fmt.Sprintf("release NIC %s", reserved)), nil
 	}
 	return append(steps, fmt.Sprintf("release NIC %s, with bridge %s", reserved, bridge)), nil
 }

@@ -69,6 +69,18 @@ func (f *onNode) register(cmd *cobra.Command) {
 		"backend that programs this node's switch, as in coe-bridge serve: ovn or odl (OpenDaylight)")
 }
 
+// nodeAddress returns the address of --node-address.
+func nodeAddress(text string) (netip.Addr, error) {
+	if text == "" {
+		return netip.Addr{}, errors.New("name the address of this node in the bridge with --node-address, such as 10.33.74.10 (coe-bridge get nodes lists them)")
+	}
+	node, err := netip.ParseAddr(text)
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("--node-address %q: want an IPv4 or IPv6 address, such as 10.33.74.10", text)
+	}
+	return node, nil
+}
+
 // uplink returns the connection to the bridge. It keeps its state in dir; "" is for a
 // connection without state. The files of its TLS are followed.
 func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*uplink.Uplink, error) {
@@ -80,9 +92,9 @@ func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*
 	case (f.user == "") != (f.passwordFile == ""):
 		return nil, errors.New("--user and --password-file belong together")
 	}
-	node, err := netip.ParseAddr(f.node)
+	node, err := nodeAddress(f.node)
 	if err != nil {
-		return nil, fmt.Errorf("--node-address: %w", err)
+		return nil, err
 	}
 	cfg := uplink.Config{
 		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,

@@ -34,6 +34,8 @@ type Table struct {
 	Rows    [][]string
 	// Empty is printed instead of a table without rows.
 	Empty string
+	// Note is printed after the table; empty for none.
+	Note string
 }
 
 // Print writes the table, or the data as JSON or YAML.
@@ -66,7 +68,7 @@ func (t Table) Print(w io.Writer) error {
 		fmt.Fprintln(w, t.Title)
 	}
 	if len(t.Rows) == 0 && t.Empty != "" {
-		_, err := fmt.Fprintln(w, t.Empty)
+		_, err := fmt.Fprintln(w, strings.TrimSuffix(t.Empty+"\n"+t.Note, "\n"))
 		return err
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 3, ' ', 0)
@@ -77,7 +79,11 @@ func (t Table) Print(w io.Writer) error {
 		}
 		fmt.Fprintln(tw, strings.Join(row, "\t"))
 	}
-	return tw.Flush()
+	if err := tw.Flush(); err != nil || t.Note == "" {
+		return err
+	}
+	_, err := fmt.Fprintln(w, t.Note)
+	return err
 }
 
 // Listed is a list as JSON and YAML show it: [] if it is empty.

@@ -98,7 +98,7 @@ func newReader(r resource) *cobra.Command {
 			}
 			chosen := r.only(strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" "), args)
 			if !watch {
-				return show(cmd.Context(), cmd.OutOrStdout(), c, chosen, out)
+				return show(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), c, chosen, out)
 			}
 			return showAgain(cmd.Context(), cmd.OutOrStdout(), c, chosen, out)
 		},
@@ -132,8 +132,12 @@ func withDocuments(cmd *cobra.Command, k entrykind.Kind, bridge *flags.Bridge, o
 	}
 }
 
-func show(ctx context.Context, w io.Writer, c *client.Client, r resource, out output.Format) error {
+// show prints a resource once. The note of a table goes to notes if the format is JSON or YAML.
+func show(ctx context.Context, w, notes io.Writer, c *client.Client, r resource, out output.Format) error {
 	t, data, err := r.read(ctx, c)
+	if err == nil && t.Note != "" && out != "table" {
+		_, err = fmt.Fprintln(notes, t.Note)
+	}
 	if err != nil {
 		return err
 	}
@@ -147,7 +151,7 @@ func showAgain(ctx context.Context, w io.Writer, c *client.Client, r resource, o
 	last := ""
 	for {
 		var text strings.Builder
-		if err := show(ctx, &text, c, r, out); err != nil {
+		if err := show(ctx, &text, io.Discard, c, r, out); err != nil {
 			if ctx.Err() != nil {
 				return nil
 			}

@@ -15,7 +15,7 @@ import (
 )
 
 // nameColumns are the columns that name a row.
-var nameColumns = []string{"NAME", "UID", "KEY", "INTERFACE", "NETWORK"}
+var nameColumns = []string{"NAME", "UID", "KEY", "INTERFACE", "NETWORK", "NODE ADDRESS"}
 
 // identity has the names of an element of a list in JSON.
 type identity struct {
@@ -134,37 +134,46 @@ func rowOf(k entrykind.Kind, e shownEntry) []string {
 	return row
 }
 
-// readKind reads the entries of a kind as clients or Kubernetes wrote them, sorted by name.
+// readKind reads the entries of a kind as clients or Kubernetes wrote them.
 func readKind(k entrykind.Kind) func(context.Context, *client.Client) (output.Table, any, error) {
 	return func(ctx context.Context, c *client.Client) (output.Table, any, error) {
-		known, err := entrykind.Load()
-		if err != nil {
-			return output.Table{}, nil, err
-		}
-		all, err := (&editor{c, known}).entries(ctx, "/"+k.Top)
+		shown, err := entriesOf(ctx, c, k)
 		if err != nil {
 			return output.Table{}, nil, err
 		}
 		t := output.Table{Columns: columnsOf(k), Empty: "no " + k.Name + "; create some with coe-bridge apply -f FILE"}
-		shown := []shownEntry{}
-		for _, e := range all {
-			if !k.Has(e) {
-				continue
-			}
-			one := shownEntry{Name: entrykind.Label(e), UID: strings.Join(e.Key, ","), Address: e.Leaf("internal-ip-address"), Entry: e.Content()}
-			if ns, name, named := strings.Cut(one.Name, "/"); named {
-				one.Namespace, one.Name = ns, name
-			}
-			shown = append(shown, one)
-		}
-		slices.SortFunc(shown, func(a, b shownEntry) int {
-			return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
-		})
 		for _, one := range shown {
 			t.Rows = append(t.Rows, rowOf(k, one))
 		}
 		return t, shown, nil
 	}
+}
+
+// entriesOf reads the entries of a kind as clients or Kubernetes wrote them, sorted by name.
+func entriesOf(ctx context.Context, c *client.Client, k entrykind.Kind) ([]shownEntry, error) {
+	known, err := entrykind.Load()
+	if err != nil {
+		return nil, err
+	}
+	all, err := (&editor{c, known}).entries(ctx, "/"+k.Top)
+	if err != nil {
+		return nil, err
+	}
+	shown := []shownEntry{}
+	for _, e := range all {
+		if !k.Has(e) {
+			continue
+		}
+		one := shownEntry{Name: entrykind.Label(e), UID: strings.Join(e.Key, ","), Address: e.Leaf("internal-ip-address"), Entry: e.Content()}
+		if ns, name, named := strings.Cut(one.Name, "/"); named {
+			one.Namespace, one.Name = ns, name
+		}
+		shown = append(shown, one)
+	}
+	slices.SortFunc(shown, func(a, b shownEntry) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+	})
+	return shown, nil
 }
 
 // showDocuments prints the entries of a kind, all or by name, as files for apply.

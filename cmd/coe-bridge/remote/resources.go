@@ -22,6 +22,7 @@ func resources() []resource {
 		{"pools", "DHCP pools, with the addresses in use, and how many pods fit", readPools, false},
 		{"leases", "Addresses of pods", readLeases, false},
 		{"egressips", "EgressIPs, with the nodes that hold their addresses", readEgressIPs, false},
+		{"gateways", "Gateways of OVN, by node, with their addresses", readGateways, false},
 		{"problems", "Objects that cannot be mapped, why, and what to do", readProblems, false},
 	}
 	for _, k := range entrykind.All() {
@@ -94,7 +95,11 @@ func readProblems(ctx context.Context, c *client.Client) (output.Table, any, err
 	if err := c.Get(ctx, client.Confirmed, "coe-status:status", &st); err != nil {
 		return output.Table{}, nil, err
 	}
-	t := output.Table{Columns: []string{"NAMESPACE", "KIND", "NAME", "UID", "REASON", "MESSAGE"}, Empty: "no problems"}
+	t := output.Table{
+		Columns: []string{"NAMESPACE", "KIND", "NAME", "UID", "REASON", "MESSAGE"},
+		Empty:   "no problems",
+		Note:    standbyNote(&st),
+	}
 	for _, p := range st.Problems {
 		t.Rows = append(t.Rows, []string{p.Namespace, p.Kind, p.Name, p.UID, string(p.Reason), p.Message})
 	}

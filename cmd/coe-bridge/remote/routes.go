@@ -77,7 +77,7 @@ func readRoutes(ctx context.Context, c *client.Client) (output.Table, any, error
 	}
 	t := output.Table{
 		Columns: []string{"NAME", "ADDRESS", "PREFIXES"},
-		Empty:   "no routes: no node has a management port; nodes have one with --isolation none, and with --ovn-layout node",
+		Empty:   "no routes: no node has a management port; nodes that the bridge knows have one with --isolation none, and with --ovn-layout node",
 	}
 	for _, n := range shown {
 		t.Rows = append(t.Rows, []string{n.Name, text(n.Address), joined(n.Prefixes)})

@@ -82,14 +82,22 @@ func filledTitle(f status.Filled) string {
 	return text
 }
 
+// standbyNote says who leads; empty if this replica does. Only a leader knows why an address cannot be chosen.
+func standbyNote(st *status.Status) string {
+	if st.Leads {
+		return ""
+	}
+	return "this replica is a standby and does not know all problems; " + cmp.Or(output.OneLine(st.Leader), "nobody") + " leads"
+}
+
 // statusTitle is the state of the whole in a few lines.
 func statusTitle(st *status.Status) string {
 	text := fmt.Sprintf("%s: %s", st.Backend.Name, state(st.InSync)) + backendTrouble(st.Backend)
 	for _, f := range st.Filled {
 		text += "\n" + filledTitle(f)
 	}
-	if !st.Leads {
-		text += "\nthis replica is a standby; " + cmp.Or(output.OneLine(st.Leader), "nobody") + " leads"
+	if note := standbyNote(st); note != "" {
+		text += "\n" + note
 	}
 	if !st.Complete {
 		text += "\nnot every source has reported all it knows: nothing is removed until then"

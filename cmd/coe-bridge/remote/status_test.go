@@ -2,11 +2,16 @@ package remote
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/status"
+	"github.com/coe-bridge/coe-bridge/restconf/client"
 )
 
 // TestUnconfirmed: the status names each reason once, for any number of scopes and objects
@@ -25,4 +30,25 @@ func TestUnconfirmed(t *testing.T) {
 		"15 objects are not confirmed, as interface bank:vault: not plugged in yet",
 		"floating-ip shop shop:web 10.0.0.2 is not confirmed: nothing renders it",
 	}, unconfirmed(&st))
+}
+
+// TestStandbyKnowsLess: a standby says so, because only the leader knows why an address cannot be chosen.
+func TestStandbyKnowsLess(t *testing.T) {
+	require.Empty(t, standbyNote(&status.Status{Leads: true, Leader: "one"}))
+	require.Equal(t, "this replica is a standby and does not know all problems; one leads", standbyNote(&status.Status{Leader: "one"}))
+	require.Equal(t, "this replica is a standby and does not know all problems; nobody leads", standbyNote(&status.Status{}))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write([]byte(`{"status": {"leads": false, "leader": "one"}}`))
+	}))
+	t.Cleanup(server.Close)
+	bridge := client.New(client.Config{Server: server.URL, Timeout: time.Minute})
+	problems := resource{name: "problems", read: readProblems}
+	var out, notes strings.Builder
+	require.NoError(t, show(t.Context(), &out, &notes, bridge, problems, "table"))
+	require.Equal(t, "no problems\nthis replica is a standby and does not know all problems; one leads\n", out.String())
+	require.Empty(t, notes.String())
+	out.Reset()
+	require.NoError(t, show(t.Context(), &out, &notes, bridge, problems, "json"))
+	require.Equal(t, "[]\n", out.String())
+	require.Equal(t, "this replica is a standby and does not know all problems; one leads\n", notes.String())
 }
