@@ -181,5 +181,5 @@ func progress(cmd *cobra.Command, isTerminal bool) func(string) {
 	if !isTerminal {
 		return func(string) {}
 	}
-	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+	return func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), output.OneLine(line)) }
 }

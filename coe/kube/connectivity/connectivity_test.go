@@ -447,5 +447,19 @@ func TestReport(t *testing.T) {
 	failed := slices.IndexFunc(starts, func(r Result) bool { return r.Status == Failed })
 	require.Equal(t, "client-1", starts[failed].From)
 	require.Equal(t, "ImagePullBackOff: not found", starts[failed].Reason)
-	require.Contains(t, starts[failed].Next, "coe-bridge doctor on node n1")
+	require.Contains(t, starts[failed].Next, "name the copy with --image")
+}
+
+// TestNextOfStart: a pod without its image needs another image, and one without its network the doctor.
+func TestNextOfStart(t *testing.T) {
+	for problem, next := range map[string]string{
+		"ErrImagePull: not found":             "name the copy with --image",
+		"InvalidImageName: couldn't parse it": "name the copy with --image",
+		"FailedCreatePodSandBox: no plugin":   "run coe-bridge doctor on node n1",
+		"it does not run after 2m0s":          "run coe-bridge doctor on node n1",
+	} {
+		r, known := Check{Kind: PodStart, FromNode: "n1", Problem: problem}.Known()
+		require.True(t, known)
+		require.Contains(t, r.Next, next, problem)
+	}
 }

@@ -181,10 +181,20 @@ func NoProbe(results []Result) (reason string) {
 
 // mend says what to do about a failure that is known without a probe.
 func (c Check) mend() string {
-	if c.Kind == PodStart {
+	switch {
+	case c.Kind != PodStart:
+	case isOfImage(c.Problem):
+		return "let the nodes pull the image, or copy it to a registry that they reach, and name the copy with --image"
+	default:
 		return c.next(Outcome{})
 	}
 	return fmt.Sprintf("let the API server accept the objects of the test, or use --skip %s", c.Kind)
+}
+
+// isOfImage reports whether kubelet could not get the image of a pod.
+func isOfImage(problem string) bool {
+	reason, _, _ := strings.Cut(problem, ":")
+	return slices.Contains([]string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable", "ImageInspectError"}, reason)
 }
 
 // next says what to do about a failure.

@@ -140,7 +140,7 @@ func nodeNames(nodes []connectivity.Node) string {
 func (t *test) awaitPods(ctx context.Context) error {
 	started, cancel := context.WithTimeout(ctx, t.StartTimeout)
 	defer cancel()
-	pods := map[string]*corev1.Pod{}
+	pods, shown := map[string]*corev1.Pod{}, starting{report: t.Progress, reasons: map[string]bool{}}
 	areSettled := func() bool {
 		return !slices.ContainsFunc(t.facts.Pods, func(p connectivity.Pod) bool { return p.Problem == "" && !isSettled(pods[p.Name]) })
 	}
@@ -150,6 +150,7 @@ func (t *test) awaitPods(ctx context.Context) error {
 		func(event watch.Event) (bool, error) {
 			if pod, is := event.Object.(*corev1.Pod); is {
 				pods[pod.Name] = pod
+				shown.follow(pods, pod, len(t.facts.Pods))
 			}
 			return areSettled(), nil
 		})
@@ -172,6 +173,41 @@ func (t *test) awaitPods(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// starting reports how many pods run, and each reason why a pod does not run yet, once.
+type starting struct {
+	report  func(line string)
+	running int
+	reasons map[string]bool
+}
+
+// follow reports what is new with a pod that has changed.
+func (s *starting) follow(pods map[string]*corev1.Pod, changed *corev1.Pod, all int) {
+	running := 0
+	for _, p := range pods {
+		if runs(p) {
+			running++
+		}
+	}
+	if running != s.running {
+		s.running = running
+		s.report(fmt.Sprintf("%d of %d pods run", running, all))
+	}
+	for _, status := range changed.Status.ContainerStatuses {
+		if reason := waitsFor(status); reason != "" && !s.reasons[reason] {
+			s.reasons[reason] = true
+			s.report(fmt.Sprintf("pod %s on node %s does not run yet: %s", changed.Name, changed.Spec.NodeName, reason))
+		}
+	}
+}
+
+// waitsFor returns why a container waits; empty if it does not wait, or is just being created.
+func waitsFor(s corev1.ContainerStatus) string {
+	if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
+		return w.Reason + ": " + w.Message
+	}
+	return ""
 }
 
 // awaitGone waits until the namespace is removed.
@@ -212,8 +248,8 @@ func (t *test) whyNot(ctx context.Context, name string, p *corev1.Pod) string {
 		return p.Status.Reason + ": " + p.Status.Message
 	}
 	for _, s := range p.Status.ContainerStatuses {
-		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
-			return w.Reason + ": " + w.Message
+		if reason := waitsFor(s); reason != "" {
+			return reason
 		}
 		if e := s.State.Terminated; e != nil {
 			return fmt.Sprintf("its program has ended with status %d: %s", e.ExitCode, e.Reason)

@@ -59,6 +59,32 @@ func TestWhyNot(t *testing.T) {
 	require.Equal(t, "the API server has not listed the pod", fakeTest().whyNot(t.Context(), "client-1", nil))
 }
 
+// While pods start, there is a line for each change of their number, and for each reason.
+func TestProgressOfStart(t *testing.T) {
+	var lines []string
+	shown := starting{report: func(line string) { lines = append(lines, line) }, reasons: map[string]bool{}}
+	pods := map[string]*corev1.Pod{}
+	change := func(name string, status corev1.PodStatus) {
+		pods[name] = &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.PodSpec{NodeName: "n1"}, Status: status}
+		shown.follow(pods, pods[name], 2)
+	}
+	waiting := func(reason string) corev1.PodStatus {
+		return corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{
+			State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "not found"}},
+		}}}
+	}
+	ready := corev1.PodStatus{
+		PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+	}
+	change("client-1", waiting("ContainerCreating"))
+	change("client-1", waiting("ErrImagePull"))
+	change("server-1", waiting("ErrImagePull"))
+	change("client-1", ready)
+	change("client-1", ready)
+	change("server-1", ready)
+	require.Equal(t, []string{"pod client-1 on node n1 does not run yet: ErrImagePull: not found", "1 of 2 pods run", "2 of 2 pods run"}, lines)
+}
+
 // fakeTest returns a test of a cluster that has some objects.
 func fakeTest(objects ...runtime.Object) *test {
 	silent := func(string) {}
