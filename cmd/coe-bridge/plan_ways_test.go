@@ -65,6 +65,19 @@ open all 192.168.0.2:30081/tcp shop/web Local shop/web 10.1.0.2:8080 the client 
 	require.Contains(t, ways(planPolicy, "--cluster", policyCluster), "no changes")
 }
 
+// TestPlanWarnsOfPodsWithoutAddress: without the pools of the bridge, the pods of a running cluster have no addresses, so services
+// do not lead to them. plan says so, unless only connections are asked for.
+func TestPlanWarnsOfPodsWithoutAddress(t *testing.T) {
+	const warns = "warning: pods of the running cluster that have no address in this plan: 3; services do not lead to them. Give the pools"
+	for args, want := range map[string]bool{"--only ways": true, "--only ovn": true, "--only paths": false, "--only ways --pod-network 10.1.0.0/16,fd00::/64": false} {
+		out, err := run(t, planServices, append([]string{"plan", "-f", "-", "--cluster", policyCluster, "--external-addresses", "203.0.113.0/24"}, strings.Fields(args)...)...)
+		if err != nil {
+			require.ErrorContains(t, err, "not everything can be mapped")
+		}
+		require.Equal(t, want, strings.Contains(out, warns), "%s: %s", args, out)
+	}
+}
+
 const planWaysOfBothFamilies = `---
 {apiVersion: v1, kind: Service, metadata: {name: none, namespace: ops}, spec: {clusterIP: 10.96.0.12, clusterIPs: [10.96.0.12, "fd00:96::12"], ipFamilies: [IPv4, IPv6], ports: [{port: 80, nodePort: 30082}]}}
 ---

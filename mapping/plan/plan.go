@@ -31,6 +31,9 @@ type Plan struct {
 	Rows     []RowChange      // in the northbound database of OVN
 	Problems []coe.Problem    // what cannot be mapped; of a running cluster, what could before is new
 	Skipped  []manifest.Skipped
+	// Unaddressed is how many pods of the running cluster have no address in the plan, because no pool of Config has it. Services
+	// do not lead to them.
+	Unaddressed int
 	// Paths are the connections that the documents would allow or deny in the running cluster,
 	// and Cost what its policies cost before and after. They are nil if there is no cluster.
 	Paths []policy.Change
@@ -109,6 +112,7 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 		if before, err = n.put(ctx, &input{manifests: *cfg.Running}); err != nil {
 			return nil, fmt.Errorf("running cluster: %w", err)
 		}
+		p.Unaddressed = unaddressed(before.problems)
 		if waysBefore, err = n.ways(before.model, cfg.Running); err != nil {
 			return nil, err
 		}
@@ -136,6 +140,17 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 		p.Layout, err = layoutChange(ctx, in, cfg)
 	}
 	return p, err
+}
+
+// unaddressed returns how many pods have a problem with their address.
+func unaddressed(problems []coe.Problem) int {
+	pods := map[string]bool{}
+	for _, p := range problems {
+		if p.Kind == "pod" && (p.Reason == coe.AddressInvalid || p.Reason == coe.NoAddress) {
+			pods[p.UID] = true
+		}
+	}
+	return len(pods)
 }
 
 // NewProblems returns the problems that are not known, in their order and each once.

@@ -50,7 +50,8 @@ the rows are those of the backend OVN, which enforces network policies.
 
 plan follows clients outside the cluster to the endpoints of services: which port of which
 address they ask, which source address the endpoint sees, and which of these clients its
-network policies admit. Give the settings of the bridge, such as --external-addresses.
+network policies admit. Give the settings of the bridge, such as --pool and
+--external-addresses: pods whose address is in no pool are no endpoints.
 
 With --ovn-layout and --only layout, plan prints what a change to that layout from the
 other one costs OVN: rows, logical flows (an estimate) and blocks of addresses before the
@@ -67,7 +68,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 		Example: `  coe-bridge plan -f pod.yaml --pool 10.11.0.0/16
   kubectl get nodes,pods,services,endpointslices -A -o yaml | coe-bridge plan -f - --only ovn
   coe-bridge plan -f policy.yaml --kubeconfig ~/.kube/config --only paths
-  coe-bridge plan -f service.yaml --kubeconfig ~/.kube/config --only ways
+  coe-bridge plan -f service.yaml --kubeconfig ~/.kube/config --pool 10.11.0.0/16 --only ways
   coe-bridge plan --kubeconfig ~/.kube/config --pool 10.11.0.0/16 --ovn-layout node --only layout
   coe-bridge plan -f pools.json -f pods.json -o yaml
   coe-bridge plan -f web.yaml # the output of get pods shop/web --documents
@@ -109,6 +110,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if err := printPlan(cmd.OutOrStdout(), out, side, planned); err != nil {
 				return err
 			}
+			warn(cmd.ErrOrStderr(), side, planned)
 			return verdict(planned)
 		},
 	}
@@ -124,6 +126,14 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 	flags.RegisterLayout(cmd, &layout)
 	out.Register(cmd)
 	return cmd
+}
+
+// warn warns of pods that the plan leaves out. Connections need no addresses.
+func warn(w io.Writer, side only, p *plan.Plan) {
+	if p.Unaddressed > 0 && side != onlyPaths {
+		fmt.Fprintf(w, "warning: pods of the running cluster that have no address in this plan: %d; services do not lead to them. "+
+			"Give the pools of the bridge: --pool, --pod-network or --node-pod-cidrs\n", p.Unaddressed)
+	}
 }
 
 // verdict is an error if something cannot be mapped.
