@@ -120,6 +120,10 @@ test-ovn: build
 	go run ./test/demo/ovn up --listen 127.0.0.1:18181
 	go run ./test/demo/ovn down
 
+# faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout (root; half an hour)
+faults: deps
+	go test -vet=off -count=1 -v -timeout 2h -parallel 3 -run TestSchedules ./mapping/backend/ovn -seeds $(or $(SEEDS),200) -within 10s
+
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
 test-odl: deps odl
 	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit

@@ -43,3 +43,19 @@ func TestInSyncIsNotSaidEarly(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestNamespaceUnknown: the backend has an object of a namespace without its namespace, because an external writer has
+// changed it. The object is repaired, and not deleted as one of the cluster.
+func TestNamespaceUnknown(t *testing.T) {
+	w := newWorld()
+	w.pods("a", "x")
+	l, _ := w.start(t)
+	w.requireInSync(t, l)
+	<-w.watching
+	damaged := netvirt.VPNInstance{Name: "a", RouteDistinguisher: "damaged"}
+	before := w.writes.Load()
+	require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{Old: w.models["a"][damaged.Key()], New: damaged}}))
+	w.changed()
+	require.Eventually(t, func() bool { return w.writes.Load() > before }, 5*time.Second, time.Millisecond)
+	w.requireInSync(t, l)
+}

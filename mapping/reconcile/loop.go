@@ -247,6 +247,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		}
 	}
 	if len(scopes) > 1 {
+		changes = joined(changes)
 		netvirt.Sort(changes)
 	}
 	if err := l.write(ctx, changes); err != nil {

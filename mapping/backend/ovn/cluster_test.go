@@ -40,7 +40,7 @@ type churn struct {
 
 	mu       sync.Mutex
 	world    *backendtest.World
-	kinds    netvirt.KindSet
+	backend  backendtest.Backend
 	parts    map[netvirt.Scope]netvirt.Parts
 	scopes   map[netvirt.Scope]bool // also those that have become empty
 	revision int64
@@ -75,7 +75,7 @@ func (c *churn) step() {
 	c.mu.Lock()
 	c.world.Step()
 	c.revision++
-	c.parts = c.world.Model().Select(c.kinds).ByScope()
+	c.parts = c.world.ModelFor(c.backend).ByScope()
 	for s := range c.parts {
 		c.scopes[s] = true
 	}
@@ -86,7 +86,7 @@ func (c *churn) step() {
 func (c *churn) model() netvirt.Model {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.world.Model().Select(c.kinds)
+	return c.world.ModelFor(c.backend)
 }
 
 // noted is a backend that records successful writes.
@@ -123,11 +123,11 @@ func (n noted) await(t *testing.T, begin time.Time) {
 	}
 }
 
-// start runs a loop that writes the world until the test ends.
-func start(t *testing.T, b noted) *churn {
+// start runs a loop that writes a world until the test ends.
+func start(t *testing.T, b backendtest.Backend, seed uint64, cfg reconcile.Config) *churn {
 	t.Helper()
-	c := &churn{world: backendtest.NewWorld(21), kinds: b.Kinds(), scopes: map[netvirt.Scope]bool{}}
-	c.loop = reconcile.New(reconcile.Config{Timeout: never}, "ovn", b, c, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+	c := &churn{world: backendtest.NewWorld(seed), backend: b, scopes: map[netvirt.Scope]bool{}}
+	c.loop = reconcile.New(cfg, "ovn", b, c, reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = c.loop.Run(ctx) })
@@ -187,7 +187,7 @@ func columnsOf(tables map[string]any, table string) map[string]any {
 func TestCluster(t *testing.T) {
 	cluster := ovsdb.StartCluster(t)
 	b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
-	churn := start(t, b)
+	churn := start(t, b, 21, reconcile.Config{Timeout: never})
 	var leader *ovsdb.Member
 	schema := ovsdb.Schema("ovn/ovn-nb")
 	faults := []struct {
@@ -230,7 +230,7 @@ func TestCluster(t *testing.T) {
 		for _, m := range cluster.Members {
 			m.AwaitConnected(t)
 		}
-		want, have := rowsOf(t, churn.model(), schema), ""
+		want, have := rowsOf(t, churn.model(), schema, ovn.LayoutELAN), ""
 		for end := time.Now().Add(20 * time.Second); have != want && time.Now().Before(end); {
 			have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
 		}
@@ -239,11 +239,11 @@ func TestCluster(t *testing.T) {
 }
 
 // rowsOf returns the rows of a model in a database of its own.
-func rowsOf(t *testing.T, m netvirt.Model, schema string) string {
+func rowsOf(t *testing.T, m netvirt.Model, schema string, layout ovn.Layout) string {
 	t.Helper()
 	server := ovsdb.Start(t)
 	server.Convert(t, schema)
-	b := open(t, server)
+	b := open(t, server, func(c *ovn.Config) { c.Layout = layout })
 	defer b.Close()
 	write(t, b, m)
 	return server.Dump(t, tables...)

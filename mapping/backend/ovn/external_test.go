@@ -5,30 +5,38 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
 // addExternal adds external rows to each table that the backend uses.
 func addExternal(t *testing.T, server *ovsdb.Server) {
 	t.Helper()
-	server.NBCtl(t,
+	server.NBCtl(t, externalRows()...)
+}
+
+// externalRows returns the commands of addExternal.
+func externalRows() []string {
+	return []string{
 		"ls-add", "default:pod-1", "--", "lsp-add", "default:pod-1", "external", "--", "lsp-set-addresses", "external", "0a:00:00:00:00:01 10.1.0.2",
 		"--", "lr-add", "default", "--", "lrp-add", "default", "external", "0a:00:00:00:00:02", "10.1.0.1/24",
 		"--", "lr-route-add", "default", "10.9.0.0/16", "10.1.0.9",
 		"--", "lb-add", "web", "10.96.0.1:80", "10.1.0.2:80", "--", "ls-lb-add", "default:pod-1", "web",
 		"--", "dhcp-options-create", "10.1.0.0/24", "--", "static-mac-binding-add", "external", "10.1.0.7", "0a:00:00:00:00:07",
 		"--", "create", "Load_Balancer_Group", "name=coe-bridge", "--", "pg-add", "external", "external",
-		"--", "acl-add", "external", "to-lport", "1001", "ip4", "drop", "--", "create", "Address_Set", "name=external", "addresses=10.1.0.2", "--", "set", "NB_Global", ".", "external_ids:someone=else")
-	// An external row with a copy of our marks, and a row with another owner's mark.
-	server.NBCtl(t, "--", "set", "Logical_Switch", "default:pod-1", `external_ids:"coe-bridge/owner"=coe-bridge`,
+		"--", "acl-add", "external", "to-lport", "1001", "ip4", "drop", "--", "create", "Address_Set", "name=external", "addresses=10.1.0.2", "--", "set", "NB_Global", ".", "external_ids:someone=else",
+		// An external row with a copy of our marks, and a row with another owner's mark.
+		"--", "set", "Logical_Switch", "default:pod-1", `external_ids:"coe-bridge/owner"=coe-bridge`,
 		`external_ids:"coe-bridge/kind"=elan-instance`, `external_ids:"coe-bridge/name"=x`,
-		"--", "set", "Logical_Router", "default", `external_ids:"coe-bridge/owner"=another`)
+		"--", "set", "Logical_Router", "default", `external_ids:"coe-bridge/owner"=another`,
+	}
 }
 
 // TestExternalRows: after many writes and deletions of the backend, external rows are the
@@ -292,4 +300,93 @@ func TestDamageWaits(t *testing.T) {
 	require.Equal(t, before, server.Dump(t, tables...))
 	write(t, b, want)
 	require.NotContains(t, server.Dump(t, tables...), "options:external")
+}
+
+// TestMarksLost: the port of a pod that has lost its marks is found, also if the pod is gone meanwhile. An external port on
+// the same switch stays.
+func TestMarksLost(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			server := ovsdb.Start(t)
+			configure := func(c *ovn.Config) { c.Layout = layout }
+			b := open(t, server, configure)
+			w := backendtest.NewWorld(7)
+			w.AddPods(10)
+			want := w.ModelFor(b)
+			write(t, b, want)
+			ports := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch_Port", `external_ids:"coe-bridge/kind"=interface`))
+			onSwitch := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "list", "Logical_Switch"))[0]
+			server.NBCtl(t, "lsp-add", onSwitch, "external", "--", "clear", "Logical_Switch_Port", ports[0], "external_ids",
+				"--", "remove", "Logical_Switch_Port", ports[1], "external_ids", "coe-bridge/owner")
+
+			w.Clear()
+			later := open(t, server, configure)
+			have, err := later.Read(t.Context())
+			require.NoError(t, err)
+			require.NoError(t, later.Write(t.Context(), netvirt.Diff(have, want)))
+			require.Contains(t, server.NBCtl(t, "--bare", "--columns=name", "list", "Logical_Switch_Port"), "external")
+
+			server.NBCtl(t, "clear", "Logical_Switch_Port", ports[0], "external_ids", "--", "remove", "Logical_Switch_Port", ports[1], "external_ids", "coe-bridge/owner")
+			write(t, open(t, server, configure), w.ModelFor(b))
+			left := server.NBCtl(t, "--bare", "--columns=_uuid", "list", "Logical_Switch_Port")
+			for _, port := range ports {
+				require.NotContains(t, left, port)
+			}
+		})
+	}
+}
+
+// TestRouterLost: the router of a vpn-instance has lost its marks, or is gone, so that nothing says of which namespace it is.
+// One reading repairs it.
+func TestRouterLost(t *testing.T) {
+	for _, damage := range []string{"clear Logical_Router %s external_ids", "lr-del %s"} {
+		t.Run(damage, func(t *testing.T) {
+			server := ovsdb.Start(t)
+			c := start(t, open(t, server), 7, reconcile.Config{})
+			for range 10 {
+				c.step()
+			}
+			want := rowsOf(t, c.model(), ovsdb.Schema("ovn/ovn-nb"), ovn.LayoutELAN)
+			has := func() bool { return c.loop.Status().InSync && server.Dump(t, tables...) == want }
+			require.Eventually(t, has, time.Minute, 10*time.Millisecond)
+			routers := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Router", `external_ids:"coe-bridge/kind"=vpn-instance`))
+			require.NotEmpty(t, routers)
+			for _, router := range routers {
+				server.NBCtl(t, strings.Fields(fmt.Sprintf(damage, router))...)
+			}
+			server.Restart(t)
+			require.Eventually(t, has, time.Minute, 10*time.Millisecond)
+		})
+	}
+}
+
+// TestPortLost: the port of a pod with an address of no pool is gone, and so is the pod. The binding of its MAC address goes
+// too, so that a later pod can have the address. A binding of an external router port stays.
+func TestPortLost(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			server := ovsdb.Start(t)
+			addExternal(t, server)
+			configure := func(c *ovn.Config) { c.Layout = layout }
+			all := liveModel(false)
+			if layout == ovn.LayoutNode {
+				all = withGateways(all)
+			}
+			b := open(t, server, configure)
+			write(t, b, all.Select(b.Kinds()))
+			server.NBCtl(t, "lsp-del", "a:routed")
+
+			without := maps.Clone(all)
+			for k := range all {
+				if k.Name == "a:routed" || strings.HasPrefix(k.Name, "a:routed ") {
+					delete(without, k)
+				}
+			}
+			b = open(t, server, configure)
+			write(t, b, without.Select(b.Kinds()))
+			bindings := server.NBCtl(t, "--bare", "--columns=ip", "list", "Static_MAC_Binding")
+			require.NotContains(t, bindings, "172.16.0.5")
+			require.Contains(t, bindings, "10.1.0.7")
+		})
+	}
 }

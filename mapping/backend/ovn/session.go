@@ -233,7 +233,7 @@ func (s *session) readAll(ctx context.Context, c codec.Codec, v *ovsdb.Visitor, 
 	sent := make([]*ovsdb.Call, len(codec.ReadOrder))
 	for i, t := range codec.ReadOrder {
 		var err error
-		ops := append(s.fence.guard(), ovsdb.NewSelect(t, map[string]string{codec.IDOwner: c.Owner}))
+		ops := append(s.fence.guard(), ovsdb.NewSelect(t, c.Selected(t)))
 		if sent[i], err = s.conn.Send(ctx, ops, v); err != nil {
 			return fmt.Errorf("read %s: %w", t.Name, err)
 		}

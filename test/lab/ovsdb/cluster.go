@@ -47,6 +47,17 @@ type Member struct {
 // StartCluster starts a cluster, which ends with the test. With go test -short, it skips the test.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	return startCluster(t, func(*Process) error { return nil })
+}
+
+// StartClusterOnDisks is StartCluster with a disk for each member, which FillDisk fills. It needs root.
+func StartClusterOnDisks(t testing.TB) *Cluster {
+	t.Helper()
+	return startCluster(t, (*Process).mount)
+}
+
+func startCluster(t testing.TB, prepare func(*Process) error) *Cluster {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs ovsdb-server: run without -short")
 	}
@@ -58,6 +69,16 @@ func StartCluster(t testing.TB) *Cluster {
 	var err error
 	c.client, err = c.clients.Client(files.File{Path: c.path("ca.crt")}, files.File{Path: c.path("client.crt")}, files.File{Path: c.path("client.key")})
 	require.NoError(t, err)
+	for _, m := range c.Members {
+		require.NoError(t, prepare(m.process))
+	}
+	c.found(t)
+	return c
+}
+
+// found starts the members with an empty database.
+func (c *Cluster) found(t testing.TB) {
+	t.Helper()
 	first := c.Members[0]
 	require.NoError(t, first.process.create("--election-timer="+electionTimer, "create-cluster", first.process.Database(), Schema(northbound), first.raft))
 	for _, m := range c.Members[1:] {
@@ -66,21 +87,28 @@ func StartCluster(t testing.TB) *Cluster {
 	for _, m := range c.Members {
 		m.AwaitConnected(t)
 	}
-	return c
+}
+
+// Wipe replaces the cluster by one with an empty database.
+func (c *Cluster) Wipe(t testing.TB) {
+	t.Helper()
+	for _, m := range c.Members {
+		m.Kill(t)
+	}
+	c.found(t)
 }
 
 func (c *Cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 func (c *Cluster) newMember(t testing.TB, name string) *Member {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "ovsdb")
-	require.NoError(t, err)
 	port := FreePort(t)
-	m := &Member{name: name, raft: "ssl:127.0.0.1:" + FreePort(t), client: "ssl:127.0.0.1:" + port}
-	m.process = &Process{dir: dir, args: []string{
+	process, err := newProcess([]string{
 		"--remote=pssl:" + port + ":127.0.0.1",
 		"--certificate=" + c.path(name+".crt"), "--private-key=" + c.path(name+".key"), "--ca-cert=" + c.path("ca.crt"),
-	}}
+	})
+	require.NoError(t, err)
+	m := &Member{name: name, process: process, raft: "ssl:127.0.0.1:" + FreePort(t), client: "ssl:127.0.0.1:" + port}
 	t.Cleanup(func() {
 		require.NoError(t, m.process.Close())
 		if t.Failed() {
@@ -220,6 +248,27 @@ func (m *Member) status(t testing.TB) memberStatus {
 	return answers[0].Rows[0]
 }
 
+// IsLeader reports whether the member answers and is the leader.
+func (m *Member) IsLeader(t testing.TB) bool {
+	t.Helper()
+	return m.status(t).Leader
+}
+
+// TryNBCtl runs ovn-nbctl on the member, like an external writer, and returns its output.
+func (m *Member) TryNBCtl(args ...string) (string, error) { return m.process.nbctl(args) }
+
+// FillDisk fills the disk of a member of StartClusterOnDisks to the last byte.
+func (m *Member) FillDisk(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.fill())
+}
+
+// FreeDisk ends FillDisk.
+func (m *Member) FreeDisk(t testing.TB) {
+	t.Helper()
+	require.NoError(t, m.process.free())
+}
+
 // AwaitConnected waits until the member is in contact with a majority.
 func (m *Member) AwaitConnected(t testing.TB) {
 	t.Helper()
@@ -241,8 +290,11 @@ func (m *Member) Kill(t testing.TB) {
 // Restart starts the member with its data.
 func (m *Member) Restart(t testing.TB) {
 	t.Helper()
-	require.NoError(t, m.process.Restart())
+	require.NoError(t, m.TryRestart())
 }
+
+// TryRestart is Restart for a member that can refuse its data.
+func (m *Member) TryRestart() error { return m.process.Restart() }
 
 // Stop halts the member with SIGSTOP.
 func (m *Member) Stop(t testing.TB) {
@@ -268,8 +320,14 @@ func (m *Member) Connect(t testing.TB) {
 	m.control(t, "cluster/failure-test", "clear")
 }
 
-// Compact compacts the member's database.
+// Compact compacts the member's database. A leader transfers its role before.
 func (m *Member) Compact(t testing.TB) {
 	t.Helper()
-	m.control(t, "ovsdb-server/compact", database)
+	require.NoError(t, m.TryCompact())
+}
+
+// TryCompact is Compact for a member that can refuse, because nothing has changed since the last time.
+func (m *Member) TryCompact() error {
+	_, err := m.process.Control("ovsdb-server/compact", database)
+	return err
 }

@@ -19,10 +19,21 @@ type Server struct{ process *Process }
 // the test instead. Without -short, the test fails on a machine without OVN.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
+	return run(t, args, func(*Process) error { return nil })
+}
+
+// StartOnDisk is Start with a disk of its own, which FillDisk fills. It needs root.
+func StartOnDisk(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return run(t, args, (*Process).mount)
+}
+
+func run(t testing.TB, args []string, prepare func(*Process) error) *Server {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("needs ovsdb-server: run without -short")
 	}
-	process, err := Run(args...)
+	process, err := newProcess(args)
 	require.NoError(t, err)
 	t.Cleanup(func() {
 		require.NoError(t, process.Close())
@@ -30,6 +41,8 @@ func Start(t testing.TB, args ...string) *Server {
 			t.Logf("ovsdb-server: %s", process.Log())
 		}
 	})
+	require.NoError(t, prepare(process))
+	require.NoError(t, process.Wipe())
 	return &Server{process}
 }
 
@@ -39,8 +52,11 @@ func (s *Server) Endpoint() string { return s.process.Endpoint() }
 // Restart ends the server with SIGKILL if it runs, and starts it with the same database.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()
-	require.NoError(t, s.process.Restart())
+	require.NoError(t, s.TryRestart())
 }
+
+// TryRestart is Restart for a server that can refuse its database.
+func (s *Server) TryRestart() error { return s.process.Restart() }
 
 // Wipe restarts the server with an empty database.
 func (s *Server) Wipe(t testing.TB) {
@@ -98,8 +114,31 @@ func (p *Process) dump(t testing.TB, tables []string) string {
 // NBCtl runs ovn-nbctl on the database, like an external writer, and returns its output.
 func (s *Server) NBCtl(t testing.TB, args ...string) string {
 	t.Helper()
-	args = append([]string{"--db=" + s.Endpoint(), "--timeout=10", "--no-leader-only"}, args...)
+	out, err := s.TryNBCtl(args...)
+	require.NoError(t, err)
+	return out
+}
+
+// TryNBCtl is NBCtl for a server that possibly does not answer.
+func (s *Server) TryNBCtl(args ...string) (string, error) { return s.process.nbctl(args) }
+
+func (p *Process) nbctl(args []string) (string, error) {
+	args = append([]string{"--db=" + p.Endpoint(), "--timeout=10", "--no-leader-only"}, args...)
 	out, err := exec.Command("ovn-nbctl", args...).CombinedOutput()
-	require.NoError(t, err, "ovn-nbctl %v: %s: install the Debian package ovn-central", args, out)
-	return string(out)
+	if err != nil {
+		return "", fmt.Errorf("ovn-nbctl %v: %w: %s: install the Debian package ovn-central", args, err, out)
+	}
+	return string(out), nil
+}
+
+// FillDisk fills the disk of a server of StartOnDisk to the last byte.
+func (s *Server) FillDisk(t testing.TB) {
+	t.Helper()
+	require.NoError(t, s.process.fill())
+}
+
+// FreeDisk ends FillDisk.
+func (s *Server) FreeDisk(t testing.TB) {
+	t.Helper()
+	require.NoError(t, s.process.free())
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
@@ -23,16 +25,29 @@ type Process struct {
 	args []string
 	proc *exec.Cmd // nil while it does not run
 	log  bytes.Buffer
+	disk bool // dir is a file system of its own
 }
 
 // Run starts a server with an empty database in a new folder, and with further arguments. Close ends it.
 func Run(args ...string) (*Process, error) {
+	p, err := newProcess(args)
+	if err != nil {
+		return nil, err
+	}
+	return p.start()
+}
+
+// newProcess returns a server that does not run yet, with its folder.
+func newProcess(args []string) (*Process, error) {
 	// The path of a unix socket has at most 108 characters.
 	dir, err := os.MkdirTemp("", "ovsdb")
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for ovsdb-server: %w", err)
 	}
-	p := &Process{dir: dir, args: args}
+	return &Process{dir: dir, args: args}, nil
+}
+
+func (p *Process) start() (*Process, error) {
 	if err := p.Wipe(); err != nil {
 		return nil, errors.Join(err, p.Close())
 	}
@@ -40,7 +55,9 @@ func Run(args ...string) (*Process, error) {
 }
 
 // Close kills the server and removes its database.
-func (p *Process) Close() error { return errors.Join(p.Kill(), os.RemoveAll(p.dir)) }
+func (p *Process) Close() error {
+	return errors.Join(p.Kill(), p.unmount(), os.RemoveAll(p.dir))
+}
 
 // Endpoint returns the server's address in the form of OVN: unix:PATH.
 func (p *Process) Endpoint() string { return "unix:" + p.socket() }
@@ -111,12 +128,22 @@ func (p *Process) listens() error {
 		if err == nil {
 			return conn.Close()
 		}
+		if p.hasEnded() {
+			return fmt.Errorf("start ovsdb-server: it has ended: %w", err)
+		}
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("start ovsdb-server: it does not listen: %w", err)
 		case <-tick.C:
 		}
 	}
+}
+
+// hasEnded reports whether the server has ended by itself.
+func (p *Process) hasEnded() bool {
+	var ended unix.Siginfo
+	err := unix.Waitid(unix.P_PID, p.proc.Process.Pid, &ended, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
+	return err == nil && ended.Signo != 0
 }
 
 // Kill ends the server with SIGKILL, and waits until it has ended.

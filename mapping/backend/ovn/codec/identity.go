@@ -2,6 +2,7 @@ package codec
 
 import (
 	"crypto/sha1"
+	"strings"
 
 	"github.com/google/uuid"
 
@@ -128,17 +129,38 @@ func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 
 // Marked returns the head of the group that a row belongs to; ok reports whether the row
 // is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours. A row of
-// a table without external_ids is ours only if its name says so (see encodeNode).
+// a table without external_ids is ours only if its name says so (see encodeNode and encodeVPN). So are the port of a pod and the
+// router of a vpn-instance that have lost their marks.
 func (c Codec) Marked(r ovsdb.Row) (head netvirt.Key, ok bool) {
 	if group, is := r.Value.(*nb.LoadBalancerGroup); is {
+		if vpn, of := strings.CutPrefix(group.Name, c.vpnGroup()); of {
+			return vpnKey(vpn), c.balancersUUID(vpnKey(vpn)) == group.UUID
+		}
 		node, found := c.parseNodeGroup(group.Name)
 		return node.Key(), found && c.balancersUUID(node.Key()) == group.UUID
 	}
 	ids := r.ExternalIDs()
-	kind, known := headKinds[ids[idKind]]
-	head = netvirt.Key{Kind: kind, Name: ids[idName]}
-	if !known || ids[IDOwner] != c.Owner || c.uuid(r.Table.Name, head, ids[IDRole]) != r.UUID() {
+	if kind, known := headKinds[ids[idKind]]; known && ids[IDOwner] == c.Owner {
+		head = netvirt.Key{Kind: kind, Name: ids[idName]}
+		return head, c.uuid(r.Table.Name, head, ids[IDRole]) == r.UUID()
+	}
+	switch row := r.Value.(type) {
+	case *nb.LogicalSwitchPort:
+		head = netvirt.Key{Kind: netvirt.KindInterface, Name: row.Name}
+	case *nb.LogicalRouter:
+		head = vpnKey(row.Name)
+	default:
 		return netvirt.Key{}, false
 	}
-	return head, true
+	return head, c.uuid(r.Table.Name, head, "") == r.UUID()
+}
+
+// Selected returns the external_ids of the rows of a table that may be ours; nil for all rows. The port of a pod that has
+// lost its marks must be found also if the pod is gone: otherwise it keeps the addresses of a later pod. A router keeps the
+// addresses of its namespace.
+func (c Codec) Selected(t *ovsdb.Table) map[string]string {
+	if t.Name == nb.LogicalSwitchPortTable || t.Name == nb.LogicalRouterTable {
+		return nil
+	}
+	return map[string]string{IDOwner: c.Owner}
 }

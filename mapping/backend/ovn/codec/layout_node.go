@@ -16,7 +16,10 @@ import (
 // Node: several elan-instances of a node may have pods behind one gateway, and a row has one owner.
 type byNode struct{ Codec }
 
-func nodeSwitch(node netip.Addr) string { return "node:" + node.String() }
+// nodePrefix begins the name of the switch of a node.
+const nodePrefix = "node:"
+
+func nodeSwitch(node netip.Addr) string { return nodePrefix + node.String() }
 
 func nodeSwitchPort(node, gateway netip.Addr) string {
 	return "switch:" + nodeSwitch(node) + "/" + gateway.String()

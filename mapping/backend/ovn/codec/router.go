@@ -58,10 +58,13 @@ func (c Codec) elsewhereUUID(transit netvirt.Key) string {
 // layout.
 func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	if o, ok := head[netvirt.VPNInstance](objects, k); ok {
-		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.Owner + "/vpn/" + o.Name})
+		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.vpnGroup() + o.Name})
 		c.arrangement().vpn(set, k, o)
 	}
 }
+
+// vpnGroup returns what the names of the groups of vpn-instances begin with.
+func (c Codec) vpnGroup() string { return c.Owner + "/vpn/" }
 
 // vpnIDs returns external_ids with all fields of a vpn-instance.
 func (c Codec) vpnIDs(k netvirt.Key, o netvirt.VPNInstance) map[string]string {

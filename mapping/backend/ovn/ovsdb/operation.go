@@ -29,11 +29,11 @@ const (
 )
 
 // NewSelect returns the operation that selects the columns in use of all rows of a
-// table; if the table has external_ids, of those that include the given pairs.
+// table; if the table has external_ids and there are pairs, of those that include the pairs.
 func NewSelect(t *Table, ids map[string]string) Operation {
 	o := begin(Select, t, "")
 	o.json = append(o.json, `,"where":[`...)
-	if t.ExternalIDs {
+	if t.ExternalIDs && len(ids) > 0 {
 		o.json = appendMap(append(o.json, `["external_ids","includes",`...), ids)
 		o.json = append(o.json, ']')
 	}
