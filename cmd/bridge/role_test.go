@@ -139,6 +139,34 @@ func TestSeenBeforeTheBackend(t *testing.T) {
 	})
 }
 
+// TestPoolsAreSetInTheNewRole: a replica is elected while a change of the pools waits for another one. The assigner of the new
+// role gets the changed pools.
+func TestPoolsAreSetInTheNewRole(t *testing.T) {
+	log, journal := slog.New(slog.DiscardHandler), &hookedJournal{}
+	b := &Bridge{log: log}
+	b.store = coe.NewStore(b.changed, coe.RESTCONF)
+	b.role.Store(&role{})
+	r := &role{side: side{backend: memory.New()}, assigner: ipam.New(ipam.Config{}, b.store, journal, log)}
+	require.NoError(t, r.assigner.Load(t.Context()))
+	r.claims = reconcile.NewClaims(&claimer{Assigner: r.assigner, log: log}, log)
+	b.repooling.Lock()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		b.setPosted([]dhcppool.Pool{{Network: dhcppool.DefaultNetwork, Subnet: netip.MustParsePrefix("10.11.0.0/16")}})
+	}()
+	require.Eventually(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.posted) > 0
+	}, time.Minute, time.Millisecond)
+	b.role.Store(r)
+	b.repooling.Unlock()
+	<-done
+	require.NotNil(t, b.pooled.Load())
+	require.Len(t, b.pooled.Load().pools, 1)
+}
+
 // TestNodesChangeWhileAClaimIsWritten: another node reports the address of a node whose
 // claim is being written. The claim takes the address back, which changes the nodes while
 // the Assigner has its lock: the bridge must not wait for it there.

@@ -119,12 +119,12 @@ func (b *Bridge) repoolWhenDue() {
 
 // repool sets the pools of the assigner.
 func (b *Bridge) repool() {
-	r := b.role.Load()
+	b.repooling.Lock() // the newest pools are set last
+	defer b.repooling.Unlock()
+	r := b.role.Load() // not before: pooled must be the pools of this role
 	if !r.leads() {
 		return
 	}
-	b.repooling.Lock() // the newest pools are set last
-	defer b.repooling.Unlock()
 	whole := b.store.Complete()         // before the pools are read: later changes call repool again
 	_, listed := b.store.ServiceCIDRs() // before their ranges are read
 	joined := b.allPools()
