@@ -351,6 +351,7 @@ func TestPolicyCheckFromOutside(t *testing.T) {
 		"a pod":                                  {"--from ops/prometheus --to 192.168.0.2:30080", "pods are not followed through nodes"},
 		"IPv6":                                   {"--from 2001:db8::1 --to 192.168.0.2:30080", "it is not of the same family as 192.168.0.2"},
 		"JSON":                                   {"--from 198.51.100.7 --to 192.168.0.2:30080 -o json", `"toPort": 5432`},
+		"a node port of no service":              {"--from 198.51.100.7 --to 192.168.0.2:30099", "note: no service has the node port 30099/tcp"},
 		"a node itself, on a port of no service": {"--from 198.51.100.7 --to 192.168.0.2:22", "policies do not apply to nodes"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
@@ -71,7 +72,7 @@ func askExposed(ctx context.Context, w io.Writer, c *cluster, settings *exposure
 		return p.Protocol == port.Protocol && p.Port == port.Number && (p.Address == asked || every)
 	})
 	if at < 0 {
-		noteProblems(w, c, all, asked, port)
+		noteWhy(w, c, all, asked, port, cfg.Nodes.ServedPorts())
 		return nil, nil
 	}
 	client, err := clientOf(c, all, from, asked)
@@ -92,8 +93,15 @@ func (c *cluster) isNode(a netip.Addr) bool {
 	return end.Pod() == nil && end.Node() != ""
 }
 
-// noteProblems notes the problems of services that want the port.
-func noteProblems(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, port policy.Port) {
+// noteWhy notes why nothing leads from a port elsewhere, if a service wants the port, or if it is one of the ports of --node-ports.
+func noteWhy(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, port policy.Port, served coe.PortRange) {
+	if !noteProblems(w, c, all, asked, port) && c.isNode(asked) && served.Contains(port.Number) {
+		fmt.Fprintf(w, "note: no service has the node port %d/%s\n", port.Number, port.Protocol)
+	}
+}
+
+// noteProblems notes the problems of services that want the port. It reports whether a service wants it.
+func noteProblems(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, port policy.Port) (isWanted bool) {
 	owner := c.set.ServiceAt(asked)
 	for _, s := range c.set.Services {
 		owns := owner != nil && owner.Namespace == s.Namespace && owner.Name == s.Name
@@ -102,12 +110,14 @@ func noteProblems(w io.Writer, c *cluster, all *plan.Exposed, asked netip.Addr, 
 			protocol := strings.ToLower(cmp.Or(string(p.Protocol), "TCP"))
 			wants = wants || protocol == port.Protocol && (owns && p.Port == number || c.isNode(asked) && p.NodePort == number)
 		}
+		isWanted = isWanted || wants
 		for _, p := range all.Problems {
 			if wants && p.Namespace == s.Namespace && p.Name == s.Name {
 				fmt.Fprintf(w, "note: service %s/%s: %s: %s\n", output.OneLine(s.Namespace), output.OneLine(s.Name), p.Reason, output.OneLine(p.Message))
 			}
 		}
 	}
+	return isWanted
 }
 
 // clientOf returns a client outside the cluster, or a node whose program is the client, of an address.
