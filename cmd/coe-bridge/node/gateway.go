@@ -79,7 +79,21 @@ and policy routing that name the NIC stay as they are.`,
 		},
 	}
 	f.register(cmd)
+	cmd.ValidArgsFunction = func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return nics(), cobra.ShellCompDirectiveNoFileComp
+	}
 	return cmd
+}
+
+// nics returns the names of the links of this machine except loopback.
+func nics() (names []string) {
+	all, _ := net.Interfaces()
+	for _, i := range all {
+		if i.Flags&net.FlagLoopback == 0 {
+			names = append(names, i.Name)
+		}
+	}
+	return names
 }
 
 func newBridgeToNICs() *cobra.Command {
