@@ -359,34 +359,3 @@ func TestRouterLost(t *testing.T) {
 		})
 	}
 }
-
-// TestPortLost: the port of a pod with an address of no pool is gone, and so is the pod. The binding of its MAC address goes
-// too, so that a later pod can have the address. A binding of an external router port stays.
-func TestPortLost(t *testing.T) {
-	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
-		t.Run(string(layout), func(t *testing.T) {
-			server := ovsdb.Start(t)
-			addExternal(t, server)
-			configure := func(c *ovn.Config) { c.Layout = layout }
-			all := liveModel(false)
-			if layout == ovn.LayoutNode {
-				all = withGateways(all)
-			}
-			b := open(t, server, configure)
-			write(t, b, all.Select(b.Kinds()))
-			server.NBCtl(t, "lsp-del", "a:routed")
-
-			without := maps.Clone(all)
-			for k := range all {
-				if k.Name == "a:routed" || strings.HasPrefix(k.Name, "a:routed ") {
-					delete(without, k)
-				}
-			}
-			b = open(t, server, configure)
-			write(t, b, without.Select(b.Kinds()))
-			bindings := server.NBCtl(t, "--bare", "--columns=ip", "list", "Static_MAC_Binding")
-			require.NotContains(t, bindings, "172.16.0.5")
-			require.Contains(t, bindings, "10.1.0.7")
-		})
-	}
-}

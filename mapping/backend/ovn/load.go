@@ -233,7 +233,6 @@ func (l *loading) findDamaged() {
 			l.damaged[user] = codec.Northbound.NewRowSet()
 		}
 	}
-	l.keepBindings()
 	for k, set := range l.damaged {
 		if adopted := l.adopted[k]; adopted != nil {
 			*set = *adopted
@@ -248,27 +247,6 @@ func (l *loading) findDamaged() {
 			set.Links = append(set.Links, to)
 		}
 	})
-}
-
-// keepBindings gives the bindings of MAC addresses that no group has to the groups of their router ports, whose damage they
-// are: the port of their pod is gone. A later pod could not have the address. If the group is damaged otherwise, the bindings
-// wait until it is repaired: more may be missing, and their pods with it.
-func (l *loading) keepBindings() {
-	kept := map[netvirt.Key]*ovsdb.RowSet{}
-	for uuid, r := range l.strays {
-		k, ok := codec.PortOfBinding(r)
-		if !ok || l.groups[k] == nil || l.damaged[k] != nil {
-			continue
-		}
-		if kept[k] == nil {
-			kept[k] = codec.Northbound.NewRowSet()
-		}
-		kept[k].AddRow(r)
-		delete(l.strays, uuid)
-	}
-	for k, rows := range kept {
-		l.adopted[k], l.damaged[k] = rows, codec.Northbound.NewRowSet()
-	}
 }
 
 // keepAddresses adds the links from address sets to the addresses of a damaged interface. The

@@ -16,10 +16,7 @@ import (
 // Node: several elan-instances of a node may have pods behind one gateway, and a row has one owner.
 type byNode struct{ Codec }
 
-// nodePrefix begins the name of the switch of a node.
-const nodePrefix = "node:"
-
-func nodeSwitch(node netip.Addr) string { return nodePrefix + node.String() }
+func nodeSwitch(node netip.Addr) string { return "node:" + node.String() }
 
 func nodeSwitchPort(node, gateway netip.Addr) string {
 	return "switch:" + nodeSwitch(node) + "/" + gateway.String()
