@@ -1,6 +1,6 @@
-// Package egress answers the bridge's questions whether the node lives, and which part in egress addresses is in force
-// on it. A secret of the bridge and the node authenticates the answers. The package knows neither the stream of the
-// node nor how packets leave.
+// Package egress answers the bridge's questions whether the node lives, which part in egress addresses is in force on it,
+// and how many packets have come in to leave by each port. A secret of the bridge and the node authenticates the answers. The
+// package knows neither the stream of the node nor how packets leave.
 package egress
 
 import (
@@ -30,6 +30,16 @@ type State struct {
 	Applied string       `json:"applied,omitempty"`
 	Missing []string     `json:"missing,omitempty"`
 	Unfit   []netip.Addr `json:"unfit,omitempty"` // addresses for which the node has no NIC
+	// Links are the links by which packets of the node's ports come in, by the name of the port.
+	Links map[string]string `json:"-"`
+}
+
+// answered is the body of an answer.
+type answered struct {
+	State
+	// Received is how many packets have come in for each port, by its name, if the question asks for that. Ports whose links
+	// cannot be read are missing.
+	Received map[string]uint64 `json:"received,omitempty"`
 }
 
 const (
@@ -96,20 +106,49 @@ func (s *Server) Close() {
 	s.serving.Wait()
 }
 
-// answer answers a question, which has a nonce. The header X-Coe-Mac is the HMAC of the nonce and the body.
+// answer answers a question, which has a nonce. The header X-Coe-Mac is the HMAC of the nonce and the body. The node counts
+// packets only for the bridge, which proves itself by the parameter count: the HMAC of the nonce and "count". No answer has it,
+// because a body ends in a brace.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	key, state := s.key, s.state
+	key, content := s.key, answered{State: s.state}
 	s.mu.Unlock()
-	body, err := json.Marshal(state)
+	query := r.URL.Query()
+	nonce := []byte(query.Get("nonce"))
+	if hmac.Equal([]byte(query.Get("count")), []byte(sign(key, nonce, []byte("count")))) {
+		content.Received = s.received(content.Links)
+	}
+	body, err := json.Marshal(content)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(r.URL.Query().Get("nonce")))
-	h.Write(body)
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("X-Coe-Mac", hex.EncodeToString(h.Sum(nil)))
+	w.Header().Set("X-Coe-Mac", sign(key, nonce, body))
 	_, _ = w.Write(body) // the client is gone
+}
+
+// sign returns the HMAC of parts, in hexadecimal digits.
+func sign(key []byte, parts ...[]byte) string {
+	h := hmac.New(sha256.New, key)
+	for _, part := range parts {
+		h.Write(part)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// received returns how many packets have come in by links, by the names of their ports. It is empty if the links cannot be
+// read: then the bridge waits as for an agent that does not count.
+func (s *Server) received(of map[string]string) map[string]uint64 {
+	counts, err := links.Received(s.netns)
+	if err != nil {
+		return nil
+	}
+	received := map[string]uint64{}
+	for port, link := range of {
+		if packets, found := counts[link]; found {
+			received[port] = packets
+		}
+	}
+	return received
 }

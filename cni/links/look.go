@@ -63,6 +63,24 @@ func look(ns netns.NsHandle, name string, more func(*netlink.Handle, netlink.Lin
 	return out, nil
 }
 
+// Received returns how many packets each link of a network namespace has received since it was created, by its name.
+func Received(ns netns.NsHandle) (map[string]uint64, error) {
+	received := map[string]uint64{}
+	err := At(ns, func(h *netlink.Handle) error {
+		all, err := Dump(h.LinkList)
+		for _, link := range all {
+			if is := link.Attrs(); is.Statistics != nil {
+				received[is.Name] = is.Statistics.RxPackets
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("count the packets of links: %w", err)
+	}
+	return received, nil
+}
+
 // Owned returns the node's ends that this package has created: their owners by link name.
 func Owned(node netns.NsHandle) (map[string]string, error) {
 	owned := map[string]string{}

@@ -455,20 +455,35 @@ func (n *Node) answer(ctx context.Context, place *uplink.Place, part *uplink.Egr
 		}
 	}
 	n.confirmed.Unfit = o.unfit
+	n.confirmed.Links = linksOf(part)
 	return n.answers.Sync(netip.AddrPortFrom(place.Node, part.Port), key, n.confirmed)
 }
 
 // missing returns the names of the ports of a part that are not in force. failed has the ends of their links in the switch
 // whose links or addresses are not as they should be.
 func (n *Node) missing(ctx context.Context, part *uplink.Egress, failed map[string]error) (names []string) {
-	var w wanted
-	if w.addEgress(part) != nil {
-		return nil // then the check has failed
-	}
-	for _, p := range w.pairs {
+	for _, p := range pairsOf(part) {
 		if failed[p.port] != nil || n.cfg.Switch.Check(ctx, p.port) != nil {
 			names = append(names, p.iface)
 		}
 	}
 	return names
+}
+
+// pairsOf returns the pairs of links for the ports of a part; none if the part has an invalid address: then the check has failed.
+func pairsOf(part *uplink.Egress) []pair {
+	var w wanted
+	if w.addEgress(part) != nil {
+		return nil
+	}
+	return w.pairs
+}
+
+// linksOf returns the links by which packets for the ports of a part come in, by the name of the port.
+func linksOf(part *uplink.Egress) map[string]string {
+	all := map[string]string{}
+	for _, p := range pairsOf(part) {
+		all[p.iface] = p.link
+	}
+	return all
 }

@@ -14,6 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/egress"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	bridge "github.com/coe-bridge/coe-bridge/coe/egress"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // router is a node that translates to an egress address, between a pod and an outside, each in a network namespace.
@@ -139,6 +145,50 @@ func TestEgressRules(t *testing.T) {
 		require.Equal(t, want, changed)
 	}
 	require.NotContains(t, r.run("ip", "-n", r.node, "rule"), "206")
+}
+
+// The bridge learns how many packets have come in by the link of a port.
+func TestPacketsOfLinks(t *testing.T) {
+	r := newRouter(t)
+	for _, command := range [][]string{ // nothing but what the pod sends comes in
+		{"ip", "netns", "exec", r.pod, "sysctl", "-q", "-w", "net.ipv6.conf.eth0.disable_ipv6=1"},
+		{"ip", "-n", r.node, "link", "set", "lo", "up"},
+		{"ip", "-n", r.pod, "neigh", "replace", "10.42.0.1", "lladdr", r.mac(r.node, "coe-eg1-2"), "dev", "eth0", "nud", "permanent"},
+		{"ip", "-n", r.node, "neigh", "replace", podAddress, "lladdr", r.mac(r.pod, "eth0"), "dev", "coe-eg1-2", "nud", "permanent"},
+	} {
+		r.run(command...)
+	}
+	const number, port = 1, 9177
+	part := &uplink.Egress{Addresses: []uplink.EgressAddress{{
+		Name: netvirt.EgressPortName(number, 0), Number: number, NextHop: netvirt.EgressNextHop(number, 0), MAC: netvirt.EgressMAC(number, 0),
+		Egress: netip.MustParseAddr(egressAddress),
+	}}}
+	at, key := netip.AddrPortFrom(netip.MustParseAddr("192.0.2.10"), port), []byte("key")
+	s := egress.New(r.ns)
+	t.Cleanup(s.Close)
+	require.NoError(t, s.Sync(at, key, egress.State{Links: linksOf(part)}))
+	count := func() uint64 {
+		var answer bridge.Answer
+		require.NoError(t, links.Inside(r.ns, func() error {
+			answer = bridge.Ask(t.Context(), bridge.Question{Node: at.Addr(), Port: port, Key: key, Count: true})
+			return nil
+		}))
+		require.True(t, answer.Answered)
+		require.Len(t, answer.Received, 1)
+		return answer.Received[part.Addresses[0].Name]
+	}
+	first := count()
+	for sent := range uint64(3) {
+		require.Equal(t, first+sent, count())
+		r.send("1")
+	}
+	require.Equal(t, first+3, count())
+}
+
+// mac returns the MAC address of a link.
+func (r *router) mac(ns, link string) string {
+	r.t.Helper()
+	return strings.TrimSpace(r.run("ip", "netns", "exec", ns, "cat", "/sys/class/net/"+link+"/address"))
 }
 
 // A failure of one egress address fails neither the others nor the connection of the node.

@@ -1,10 +1,12 @@
 package egress_test
 
 import (
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,23 +34,40 @@ func TestAnswers(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = ns.Close() })
 	port, key := freePort(t), []byte("key")
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key, false), "the kernel answers without an agent")
+	ask := func() egress.Answer {
+		return egress.Ask(t.Context(), egress.Question{Node: loopback, Port: port, Key: key})
+	}
+	require.Equal(t, egress.Answer{Heard: true}, ask(), "the kernel answers without an agent")
 
 	s := agent.New(ns)
 	t.Cleanup(s.Close)
 	unfit := []netip.Addr{netip.MustParseAddr("192.0.2.10")}
 	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v1", Unfit: unfit}))
-	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v1", Unfit: unfit}, egress.Ask(t.Context(), loopback, port, key, false))
-	require.False(t, egress.Ask(t.Context(), loopback, port, []byte("of another node"), false).Answered)
+	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v1", Unfit: unfit}, ask())
+	require.False(t, egress.Ask(t.Context(), egress.Question{Node: loopback, Port: port, Key: []byte("of another node")}).Answered)
 	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
-	require.Equal(t, "v2", egress.Ask(t.Context(), loopback, port, key, false).Version)
+	require.Equal(t, "v2", ask().Version)
 	var many []string
-	for range 2 * netvirt.MaxEgressIPs {
-		many = append(many, netvirt.EgressPortName(netvirt.MaxEgressIPs, 1))
+	links := map[string]string{}
+	for i := range 2 * netvirt.MaxEgressIPs {
+		many = append(many, netvirt.EgressPortName(uint16(i/2+1), i%2))
+		links[many[i]] = "lo"
 	}
-	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2", Applied: "v3", Missing: many}))
-	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v2", Applied: "v3", Missing: many}, egress.Ask(t.Context(), loopback, port, key, false))
-	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2"}))
+	links[many[0]] = "no such link"
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2", Applied: "v3", Missing: many, Links: links}))
+	require.Equal(t, egress.Answer{Heard: true, Answered: true, Version: "v2", Applied: "v3", Missing: many}, ask())
+	counted := egress.Ask(t.Context(), egress.Question{Node: loopback, Port: port, Key: key, Count: true})
+	require.Len(t, counted.Received, len(many)-1)
+	require.Positive(t, counted.Received[many[1]], "of the loopback link")
+	require.Equal(t, many, counted.Missing)
+	require.NoError(t, s.Sync(netip.AddrPortFrom(loopback, port), key, agent.State{Version: "v2", Links: map[string]string{"port": "lo"}}))
+
+	first, mac := get(t, "http://"+netip.AddrPortFrom(loopback, port).String()+"/?nonce=n")
+	require.NotContains(t, first, "received")
+	for _, nonce := range []string{"n", "n" + first} {
+		again, _ := get(t, "http://"+netip.AddrPortFrom(loopback, port).String()+"/?nonce="+url.QueryEscape(nonce)+"&count="+mac)
+		require.Equal(t, first, again, "an answer lets nobody else ask for counts")
+	}
 
 	var recorded http.Header
 	var body []byte
@@ -68,11 +87,24 @@ func TestAnswers(t *testing.T) {
 	}))
 	t.Cleanup(replay.Close)
 	at := netip.MustParseAddrPort(replay.Listener.Addr().String()).Port()
-	require.True(t, egress.Ask(t.Context(), loopback, at, key, false).Answered)
-	require.False(t, egress.Ask(t.Context(), loopback, at, key, false).Answered, "an old answer")
+	askAgain := func() egress.Answer {
+		return egress.Ask(t.Context(), egress.Question{Node: loopback, Port: at, Key: key})
+	}
+	require.True(t, askAgain().Answered)
+	require.False(t, askAgain().Answered, "an old answer")
 
 	require.NoError(t, s.Sync(netip.AddrPort{}, nil, agent.State{}))
-	require.Equal(t, egress.Answer{Heard: true}, egress.Ask(t.Context(), loopback, port, key, false))
+	require.Equal(t, egress.Answer{Heard: true}, ask())
+}
+
+// get returns the body of an answer, and its HMAC.
+func get(t *testing.T, at string) (body, mac string) {
+	answer, err := http.Get(at)
+	require.NoError(t, err)
+	defer func() { _ = answer.Body.Close() }()
+	content, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return string(content), answer.Header.Get("X-Coe-Mac")
 }
 
 // neighbours returns sockets that have a port and the next one, and that do not listen: the kernel refuses connections.
@@ -102,17 +134,19 @@ func bound(t *testing.T, port int) (fd int, err error) {
 // The kernel drops connections to an agent that hangs, once its queue is full. The next port shows that the node lives.
 func TestAgentHangs(t *testing.T) {
 	port, sockets := neighbours(t)
-	key := []byte("key")
+	ask := func(hangs bool) egress.Answer {
+		return egress.Ask(t.Context(), egress.Question{Node: loopback, Port: port, Key: []byte("key"), Hangs: hangs})
+	}
 	hang := func(socket int) { require.NoError(t, unix.Listen(socket, 0)) } // it accepts no connection
 	hang(sockets[0])
 	for range 3 {
-		_ = egress.Ask(t.Context(), loopback, port, key, false)
+		_ = ask(false)
 	}
-	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key, false), "nobody else speaks for a node that did not hang")
-	require.Equal(t, egress.Answer{Heard: true, Hangs: true}, egress.Ask(t.Context(), loopback, port, key, true))
+	require.Equal(t, egress.Answer{}, ask(false), "nobody else speaks for a node that did not hang")
+	require.Equal(t, egress.Answer{Heard: true, Hangs: true}, ask(true))
 	hang(sockets[1])
 	for range 3 {
-		_ = egress.Ask(t.Context(), loopback, port, key, true)
+		_ = ask(true)
 	}
-	require.Equal(t, egress.Answer{}, egress.Ask(t.Context(), loopback, port, key, true), "nothing answers")
+	require.Equal(t, egress.Answer{}, ask(true), "nothing answers")
 }

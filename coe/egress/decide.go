@@ -21,69 +21,15 @@ const (
 	// unfitFor is how long a node gets no address again for which it is unfit. prepareFor is how long it may prepare one.
 	unfitFor   = time.Minute
 	prepareFor = 10 * time.Second
-	// settle is how long Open vSwitch uses cached flows after all hosts follow, on a machine that is busy. Until then some
-	// packets leave by the former node, and only there answers find their connection. linger is how long the port of the former
-	// node stays.
-	settle = time.Second
-	linger = 2 * time.Second
+	// Open vSwitch uses cached flows for a time after all hosts follow. Until then some packets leave by the former node, and only
+	// there answers find their connection. settle is how long no packet must have come in there, and settleBy how long the
+	// bridge waits for that. linger is how long the port of the former node stays, from the beginning of settle.
+	settle   = time.Second
+	settleBy = 10 * time.Second
+	linger   = 2 * time.Second
 	// agentGone is how long the agent of a holder may be silent until that is a problem. It may restart meanwhile.
 	agentGone = time.Minute
 )
-
-// peer is what is known of a node that may hold addresses.
-type peer struct {
-	asked    time.Time // the first time; zero if it was not asked yet
-	heard    time.Time // when its kernel answered last, with or without its agent
-	misses   int       // questions since then without an answer of the kernel
-	answered time.Time // when its agent answered last
-	version  string    // of the part that is in force, according to the last answer
-	// applied is the version of a part that is in force, except for the ports in missing.
-	applied string
-	missing []string
-	hangs   bool // the kernel has accepted the last connection that it has answered, and the agent has not
-	// unfit are the addresses for which the node has no NIC, and slow those that it has not prepared in time, with the time
-	// at which that was found out.
-	unfit, slow map[netip.Addr]time.Time
-}
-
-// dead reports whether a node has been silent. A node is not dead while its kernel answers: without its agent it
-// translates as before, and keeps the address. One question without an answer is not enough, because the bridge itself
-// may have been halted.
-func (p *peer) dead(now time.Time) bool {
-	return p != nil && p.misses > 1 && now.Sub(p.asked) >= deadAfter && now.Sub(p.heard) >= deadAfter
-}
-
-// answers reports whether the agent of a node answers.
-func (p *peer) answers(now time.Time) bool {
-	return p != nil && !p.answered.IsZero() && now.Sub(p.answered) < deadAfter
-}
-
-// agentIsGone reports whether the agent of a node that lives has been silent for long.
-func (p *peer) agentIsGone(now time.Time) bool {
-	return p != nil && !p.dead(now) && now.Sub(p.asked) >= agentGone && now.Sub(p.answered) >= agentGone
-}
-
-// unknown reports whether a node has not been asked for long enough to know whether its agent answers.
-func (p *peer) unknown(now time.Time) bool {
-	return p == nil || p.asked.IsZero() || p.answered.IsZero() && now.Sub(p.asked) < deadAfter
-}
-
-// ready reports whether the agent of a node answers, and has a NIC for an address.
-func (p *peer) ready(now time.Time, addr netip.Addr) bool {
-	return p.answers(now) && !p.isUnfit(now, addr)
-}
-
-// isUnfit reports whether a node was found unfit for an address lately.
-func (p *peer) isUnfit(now time.Time, addr netip.Addr) bool {
-	at, found := p.unfit[addr]
-	return found && now.Sub(at) < unfitFor
-}
-
-// isSlow reports whether a node has not prepared an address in time lately.
-func (p *peer) isSlow(now time.Time, addr netip.Addr) bool {
-	at, found := p.slow[addr]
-	return found && now.Sub(at) < unfitFor
-}
 
 // facts are what a decision depends on.
 type facts struct {
@@ -296,11 +242,19 @@ func (d *decision) begin(e *coe.EgressIP) {
 
 // takeOver gives the address to the node by which the pods leave, once no packet leaves by the former one.
 func (d *decision) takeOver(e *coe.EgressIP) {
-	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && (!d.peers[e.Host()].answers(d.now) || !d.gives(e.Hosts[e.Owner-1]) || !d.followed(e, settle)) {
+	if e.Owner > 0 && !d.peers[e.Hosts[e.Owner-1]].dead(d.now) && (!d.peers[e.Host()].answers(d.now) || !d.gives(e.Hosts[e.Owner-1]) || !d.settled(e)) {
 		d.waits = true
 		return
 	}
 	e.Owner = e.Active // move removes the former port
+}
+
+// settled reports whether no packet of an EgressIP comes in at its former node any more. It must be asked for in each decision.
+func (d *decision) settled(e *coe.EgressIP) bool {
+	if !d.followed(e, settle) {
+		return false
+	}
+	return d.followed(e, settleBy) || d.peers[e.Hosts[e.Owner-1]].quiet(d.now, netvirt.EgressPortName(e.Number, int(e.Owner-1)), settle)
 }
 
 // replace moves an address away from a node that is dead, at once.
@@ -330,7 +284,8 @@ func (d *decision) move(e *coe.EgressIP) {
 		d.waits = true
 	case !d.fits(e.Hosts[to], e.Address) || !d.leaves(e) || d.tooSlow(e, e.Hosts[to]):
 		// Packets can still come in by its port, if it has been the active one.
-		if d.waits = !d.followed(e, linger); !d.waits {
+		followed, unused := d.followed(e, linger), d.lasts("unused", e, e.Hosts[to], linger-settle)
+		if d.waits = !followed || !unused; !d.waits {
 			e.Hosts[to] = netip.Addr{}
 		}
 	case !d.acknowledged(e, e.Hosts[to]):

@@ -30,6 +30,9 @@ type world struct {
 	silent, deaf map[netip.Addr]bool   // no answer of the kernel; the agent follows nothing
 	confused     map[netip.Addr]bool   // the agent answers, and confirms nothing
 	broken       map[netip.Addr]uint16 // the number of an EgressIP whose port is not in force on the node
+	busy         map[netip.Addr]bool   // packets come in by the ports of the node all the time
+	countless    map[netip.Addr]bool   // the agent does not count packets
+	mute         map[netip.Addr]bool   // the agent has not answered a question for its packets yet
 	inForceNow   bool
 	lastProblems []coe.Problem
 	ways         []string // of the first EgressIP, each once
@@ -37,6 +40,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, silent: map[netip.Addr]bool{}, deaf: map[netip.Addr]bool{}, confused: map[netip.Addr]bool{}, broken: map[netip.Addr]uint16{}, inForceNow: true}
+	w.busy, w.countless, w.mute = map[netip.Addr]bool{}, map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	w.facts = facts{
 		now: time.Now(), listed: true, nodes: map[netip.Addr]*coe.Node{}, peers: map[netip.Addr]*peer{},
 		numbered: func(netip.Addr) bool { return true },
@@ -73,6 +77,7 @@ func (w *world) pass(d time.Duration) {
 				if !w.deaf[addr] {
 					p.answered, p.version = w.now, w.set.Place(addr).Version
 					p.applied, p.missing = p.version, nil
+					w.count(addr, p)
 					if w.confused[addr] {
 						p.applied, p.version = "another", "another"
 					}
@@ -99,6 +104,24 @@ func (w *world) pass(d time.Duration) {
 			}
 		}
 	}
+}
+
+// count lets a node answer how many packets have come in, if it gives an address away.
+func (w *world) count(node netip.Addr, p *peer) {
+	if !w.set.giving()[node] || w.mute[node] {
+		p.received = nil
+		return
+	}
+	received := map[string]uint64{}
+	for _, a := range w.set.Place(node).Addresses {
+		if received[a.Name] = 1; w.busy[node] {
+			received[a.Name] = uint64(w.now.UnixNano())
+		}
+	}
+	if w.countless[node] {
+		received = nil
+	}
+	p.received = p.counts(w.now, w.now, received)
 }
 
 func (w *world) name(node netip.Addr) string {

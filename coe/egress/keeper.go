@@ -38,8 +38,8 @@ type Config struct {
 	// InForce reports whether the network has an EgressIP as it is, on every host. It must not block: the other EgressIPs
 	// would wait.
 	InForce func(*coe.EgressIP) bool
-	// Ask asks the agent of a node. hangs is set after an answer with Hangs.
-	Ask func(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bool) Answer
+	// Ask asks the agent of a node.
+	Ask func(context.Context, Question) Answer
 	// OnSettled is called when Settled becomes true.
 	OnSettled func()
 	Metrics   *Metrics
@@ -393,7 +393,7 @@ func (a *asker) wait() { a.running.Wait() }
 
 // ask asks all nodes with a part that were not asked for a time, and forgets others.
 func (a *asker) ask(ctx context.Context, c *Candidates, every time.Duration) {
-	nodes := a.k.set.Nodes()
+	nodes, giving := a.k.set.Nodes(), a.k.set.giving()
 	a.k.mu.Lock()
 	defer a.k.mu.Unlock()
 	maps.DeleteFunc(a.k.peers, func(node netip.Addr, _ *peer) bool { return !slices.Contains(nodes, node) })
@@ -410,20 +410,20 @@ func (a *asker) ask(ctx context.Context, c *Candidates, every time.Duration) {
 		if p.asked.IsZero() {
 			p.asked = time.Now()
 		}
-		key, hangs := c.key(node), p.hangs
+		q := Question{Node: node, Port: c.Port, Key: c.key(node), Hangs: p.hangs, Count: giving[node]}
 		a.running.Go(func() {
-			answer := a.k.cfg.Ask(ctx, node, c.Port, key, hangs)
-			a.note(node, answer)
+			asked := time.Now()
+			a.note(q, asked, a.k.cfg.Ask(ctx, q))
 		})
 	}
 }
 
-// note follows an answer. It wakes the Keeper if the answer has changed.
-func (a *asker) note(node netip.Addr, answer Answer) {
+// note follows the answer to a question. It wakes the Keeper if the answer has changed.
+func (a *asker) note(q Question, asked time.Time, answer Answer) {
 	now := time.Now()
 	a.k.mu.Lock()
-	delete(a.busy, node)
-	p := a.k.peers[node]
+	delete(a.busy, q.Node)
+	p := a.k.peers[q.Node]
 	changed := false
 	if p != nil {
 		p.misses++
@@ -433,6 +433,11 @@ func (a *asker) note(node netip.Addr, answer Answer) {
 		if answer.Answered {
 			changed = p.answered.IsZero() || p.version != answer.Version || p.applied != answer.Applied || !slices.Equal(p.missing, answer.Missing)
 			p.answered, p.version, p.applied, p.missing = now, answer.Version, answer.Applied, answer.Missing
+			if q.Count {
+				p.received = p.counts(asked, now, answer.Received)
+			} else {
+				p.received = nil
+			}
 			for _, addr := range answer.Unfit {
 				changed = changed || !p.isUnfit(now, addr)
 				p.unfit = with(p.unfit, addr, now)

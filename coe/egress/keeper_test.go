@@ -58,12 +58,17 @@ type nodesOfTest struct {
 	mu      sync.Mutex
 	silent  map[netip.Addr]bool
 	asked   int
+	counted map[netip.Addr]int // questions with Count
+	comesIn func(node netip.Addr) bool
 }
 
-func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []byte, _ bool) Answer {
+func (n *nodesOfTest) ask(_ context.Context, q Question) Answer {
 	n.mu.Lock()
 	n.asked++
-	silent := n.silent[node]
+	if q.Count {
+		n.counted[q.Node]++
+	}
+	silent, counts := n.silent[q.Node], uint64(n.counted[q.Node])
 	n.mu.Unlock()
 	if silent {
 		pass(askTimeout)
@@ -72,11 +77,20 @@ func (n *nodesOfTest) ask(_ context.Context, node netip.Addr, _ uint16, key []by
 	n.journal.mu.Lock()
 	set, _ := Decode(n.journal.records)
 	n.journal.mu.Unlock()
-	place := set.Place(node)
-	if place == nil || place.Key != fmt.Sprintf("%x", key) {
+	place := set.Place(q.Node)
+	if place == nil || place.Key != fmt.Sprintf("%x", q.Key) {
 		return Answer{Heard: true}
 	}
-	return Answer{Heard: true, Answered: true, Version: place.Version}
+	a := Answer{Heard: true, Answered: true, Version: place.Version}
+	if q.Count {
+		a.Received = map[string]uint64{}
+		for _, p := range place.Addresses {
+			if a.Received[p.Name] = 1; n.comesIn(q.Node) {
+				a.Received[p.Name] = counts
+			}
+		}
+	}
+	return a
 }
 
 func (n *nodesOfTest) questions() int {
@@ -100,7 +114,9 @@ type kept struct {
 
 func newKept(t *testing.T, records map[string][]byte) *kept {
 	k := &kept{t: t, journal: &memoryJournal{records: records}}
-	k.nodes = &nodesOfTest{journal: k.journal, silent: map[netip.Addr]bool{}}
+	k.nodes = &nodesOfTest{
+		journal: k.journal, silent: map[netip.Addr]bool{}, counted: map[netip.Addr]int{}, comesIn: func(netip.Addr) bool { return false },
+	}
 	k.store = coe.NewStore(func(c coe.Changed) {
 		if (c.Egress || c.Cluster) && k.keeper != nil {
 			k.keeper.Wake()
@@ -231,6 +247,35 @@ func TestKeeper(t *testing.T) {
 		asked := k.nodes.questions()
 		pass(time.Hour)
 		require.Equal(t, asked, k.nodes.questions())
+	})
+}
+
+// The Keeper asks only the former node of a move for its packets, and only until no more come in there. Then the address moves.
+func TestKeeperCountsPackets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := newKept(t, map[string][]byte{})
+		defer func() { k.stop() }()
+		k.list(shop)
+		pass(time.Minute)
+		require.Empty(t, k.nodes.counted)
+		former, until := k.host(), time.Now().Add(5*time.Second)
+		k.nodes.comesIn = func(netip.Addr) bool { return time.Now().Before(until) }
+		state := func() string { return k.store.EgressIPs()[0].State() }
+		owner := func() netip.Addr { e := k.store.EgressIPs()[0]; return e.Hosts[e.Owner-1] }
+		k.cordon(former, true)
+		pass(time.Until(until) + settle - pace)
+		require.NotEqual(t, former, k.host())
+		require.Equal(t, former, owner())
+		pass(4 * pace)
+		require.Equal(t, k.host(), owner())
+		require.Equal(t, coe.EgressMoving, state(), "the former node keeps its port")
+		pass(linger)
+		require.Equal(t, coe.EgressHeld, state())
+		asked := maps.Clone(k.nodes.counted)
+		require.Len(t, asked, 1)
+		require.Positive(t, asked[former])
+		pass(time.Minute)
+		require.Equal(t, asked, k.nodes.counted)
 	})
 }
 

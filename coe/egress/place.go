@@ -161,6 +161,17 @@ func (s Set) Place(node netip.Addr) *Place {
 	return p
 }
 
+// giving returns the nodes that give an address to another node, by which the pods leave already.
+func (s Set) giving() map[netip.Addr]bool {
+	all := map[netip.Addr]bool{}
+	for _, e := range s.EgressIPs {
+		if e.Owner > 0 && e.Owner != e.Active {
+			all[e.Hosts[e.Owner-1]] = true
+		}
+	}
+	return all
+}
+
 // Nodes returns the nodes with a part, sorted.
 func (s Set) Nodes() (all []netip.Addr) {
 	if s.Candidates == nil {

@@ -17,6 +17,17 @@ import (
 	"time"
 )
 
+// Question is what a node is asked.
+type Question struct {
+	Node netip.Addr
+	Port uint16
+	Key  []byte // authenticates the answer
+	// Hangs is set after an answer with Hangs.
+	Hangs bool
+	// Count asks how many packets have come in by each port of the node.
+	Count bool
+}
+
 // Answer is what a node answers.
 type Answer struct {
 	// Heard: the kernel of the node answers. Answered: its agent answers, and has proved that it is the node's.
@@ -29,6 +40,9 @@ type Answer struct {
 	Applied string
 	Missing []string
 	Unfit   []netip.Addr // addresses for which the node has no NIC
+	// Received is how many packets have come in by a port since it was created, by its name. An agent of an earlier version does
+	// not count.
+	Received map[string]uint64
 }
 
 const (
@@ -38,18 +52,18 @@ const (
 	dialTimeout = askTimeout / 2
 )
 
-// maxAnswer bounds the bytes of an answer, which can name each EgressIP twice.
+// maxAnswer bounds the bytes of an answer, which can name each port of each EgressIP twice.
 const maxAnswer = 256 << 10
 
 // Ask asks the agent of a node. If the agent hangs, its queue of connections can be full, and then the kernel drops further
 // ones. Then Ask uses the next port, on which nothing listens. It does so for no other node: a firewall that refuses the port
 // must not make a dead node look alive.
-func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bool) (a Answer) {
+func Ask(ctx context.Context, q Question) (a Answer) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	conn, heard := dial(ctx, netip.AddrPortFrom(node, port))
-	if conn == nil && !heard && hangs {
-		conn, heard = dial(ctx, netip.AddrPortFrom(node, port+1))
+	conn, heard := dial(ctx, netip.AddrPortFrom(q.Node, q.Port))
+	if conn == nil && !heard && q.Hangs {
+		conn, heard = dial(ctx, netip.AddrPortFrom(q.Node, q.Port+1))
 		if conn != nil {
 			_ = conn.Close()
 		}
@@ -59,7 +73,7 @@ func Ask(ctx context.Context, node netip.Addr, port uint16, key []byte, hangs bo
 		return Answer{Heard: heard}
 	}
 	defer func() { _ = conn.Close() }()
-	answered, err := ask(ctx, conn, key)
+	answered, err := ask(ctx, conn, q)
 	if err != nil {
 		return Answer{Heard: true, Hangs: true}
 	}
@@ -76,13 +90,17 @@ func dial(ctx context.Context, to netip.AddrPort) (conn net.Conn, heard bool) {
 }
 
 // ask sends a request over a connection. The answer must be authentic and new.
-func ask(ctx context.Context, conn net.Conn, key []byte) (Answer, error) {
+func ask(ctx context.Context, conn net.Conn, q Question) (Answer, error) {
 	client := http.Client{Transport: &http.Transport{
 		DialContext:       func(context.Context, string, string) (net.Conn, error) { return conn, nil },
 		DisableKeepAlives: true, MaxResponseHeaderBytes: maxAnswer,
 	}}
 	nonce := rand.Text()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://agent/?nonce="+nonce, http.NoBody)
+	url := "http://agent/?nonce=" + nonce
+	if q.Count {
+		url += "&count=" + hex.EncodeToString(sign(q.Key, []byte(nonce), []byte("count")))
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -95,20 +113,30 @@ func ask(ctx context.Context, conn net.Conn, key []byte) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	h := hmac.New(sha256.New, key)
-	h.Write([]byte(nonce))
-	h.Write(body)
-	if mac, err := hex.DecodeString(response.Header.Get("X-Coe-Mac")); err != nil || !hmac.Equal(mac, h.Sum(nil)) {
+	if mac, err := hex.DecodeString(response.Header.Get("X-Coe-Mac")); err != nil || !hmac.Equal(mac, sign(q.Key, []byte(nonce), body)) {
 		return Answer{}, errors.New("the answer is not authentic")
 	}
 	var content struct {
-		Version string       `json:"version"`
-		Applied string       `json:"applied"`
-		Missing []string     `json:"missing"`
-		Unfit   []netip.Addr `json:"unfit"`
+		Version  string            `json:"version"`
+		Applied  string            `json:"applied"`
+		Missing  []string          `json:"missing"`
+		Unfit    []netip.Addr      `json:"unfit"`
+		Received map[string]uint64 `json:"received"`
 	}
 	if err := json.Unmarshal(body, &content); err != nil {
 		return Answer{}, fmt.Errorf("read the answer: %w", err)
 	}
-	return Answer{Heard: true, Answered: true, Version: content.Version, Applied: content.Applied, Missing: content.Missing, Unfit: content.Unfit}, nil
+	return Answer{
+		Heard: true, Answered: true, Version: content.Version, Applied: content.Applied, Missing: content.Missing, Unfit: content.Unfit,
+		Received: content.Received,
+	}, nil
+}
+
+// sign returns the HMAC of parts.
+func sign(key []byte, parts ...[]byte) []byte {
+	h := hmac.New(sha256.New, key)
+	for _, part := range parts {
+		h.Write(part)
+	}
+	return h.Sum(nil)
 }
