@@ -262,11 +262,12 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begun, unread := nodeports.Generation(n.cfg.Netns)
+	heard := n.cfg.Uplink.Heard()        // before the part is read, so that the bridge was heard with this part or a later one
 	part, known := n.cfg.Uplink.Egress() // before the place is made to match: the answer is about this part
 	if !known || place == nil || place.Isolated {
 		part = nil
 	}
-	o := n.sync(ctx, place, part)
+	o := n.sync(ctx, place, part, heard)
 	n.metrics.joined.Set(number(o.err == nil && place != nil))
 	n.metrics.changes.Add(float64(len(o.changes)))
 	if len(o.changes) > 0 {

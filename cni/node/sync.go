@@ -59,8 +59,8 @@ func (o *outcome) step(port, what string, do func() (bool, error)) (ok bool) {
 	return err == nil
 }
 
-// sync makes the node match its place and its part in egress addresses.
-func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egress) (o outcome) {
+// sync makes the node match its place and its part in egress addresses. heard is when the bridge was last heard.
+func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egress, heard time.Time) (o outcome) {
 	if place == nil {
 		o.changes, o.err = n.leave(ctx)
 		return o
@@ -77,7 +77,7 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 		n.looked = true
 	}
 	n.join(ctx, w, &o)
-	n.putEgress(w.egress, &o)
+	n.putEgress(w.egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
 	return o
@@ -207,6 +207,9 @@ func (n *Node) createLink(ctx context.Context, w wanted, p pair) (created bool, 
 	if err := n.removePair(ctx, p.port); err != nil {
 		return false, err
 	}
+	if err := n.forgetStray(w, p); err != nil {
+		return false, err
+	}
 	return true, links.Make(n.pair(w, p))
 }
 
@@ -248,7 +251,7 @@ func (n *Node) removePair(ctx context.Context, port string) error {
 func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	n.answers.Close()
 	var o outcome
-	n.putEgress(nil, &o)
+	n.putEgress(nil, time.Time{}, &o)
 	n.metrics.egressWays.Set(0)
 	changes = o.changes
 	if err := n.allowLoopback(false); err != nil {

@@ -131,6 +131,17 @@ func ForgetConnections(ns netns.NsHandle, all map[Connection]bool) error {
 	return nil
 }
 
+// ForgetTo deletes the kernel's connections to an address, except those that are led elsewhere.
+func ForgetTo(ns netns.NsHandle, to netip.Addr) error {
+	err := ipv4.forget(ns, []tuple{{to: to}}, func(f *netlink.ConntrackFlow, _ addresses) bool {
+		return f.Zone == 0 && f.Forward.DstIP.Equal(to.AsSlice()) && f.Reverse.SrcIP.Equal(to.AsSlice())
+	})
+	if err != nil {
+		return fmt.Errorf("forget the connections to %s: %w", to, err)
+	}
+	return nil
+}
+
 func ofOthers(f *netlink.ConntrackFlow, own addresses, source netip.Addr) bool {
 	return f.Reverse.DstIP.Equal(source.AsSlice()) && !own.has(f.Forward.SrcIP)
 }
