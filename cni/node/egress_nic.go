@@ -114,7 +114,7 @@ func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
 					failed = fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, failed)
 					has--
 				}
-				if o.note(ports[address], what, true, failed); failed != nil {
+				if o.note(ports[address], what, failed == nil, failed); failed != nil {
 					continue
 				}
 			}

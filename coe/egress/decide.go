@@ -254,7 +254,7 @@ func (d *decision) settled(e *coe.EgressIP) bool {
 	if !d.followed(e, settle) {
 		return false
 	}
-	return d.followed(e, settleBy) || d.peers[e.Hosts[e.Owner-1]].quiet(d.now, netvirt.EgressPortName(e.Number, int(e.Owner-1)), settle)
+	return d.followed(e, settleBy) || d.peers[e.Hosts[e.Owner-1]].quiet(d.now, ownerPort(e), settle)
 }
 
 // replace moves an address away from a node that is dead, at once.

@@ -336,12 +336,26 @@ func (k *Keeper) noteMoves(s Set) {
 	for _, e := range s.EgressIPs {
 		before := find(k.set, e.Name)
 		if before != nil && before.Host() == e.Host() {
+			k.warnOfPackets(before, e)
 			continue
 		}
 		k.cfg.Log.Info("pods of an EgressIP leave by another node", "egressip", e.Name, "address", e.Address, "by", holder(e))
 		if before != nil && before.Host().IsValid() && e.Host().IsValid() {
 			k.cfg.Metrics.moved(k.isDead(before.Host()))
 		}
+	}
+}
+
+// warnOfPackets logs that an address moves although packets still come in at its former node.
+func (k *Keeper) warnOfPackets(before, now *coe.EgressIP) {
+	if before.Owner == 0 || before.Owner == before.Active || now.Owner != before.Active {
+		return
+	}
+	former := before.Hosts[before.Owner-1]
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.peers[former].quiet(time.Now(), ownerPort(before), settle) {
+		k.cfg.Log.Warn("the address of an EgressIP moves, and packets still leave by its former node; their answers are lost", "egressip", now.Name, "node", former)
 	}
 }
 

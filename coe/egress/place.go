@@ -189,6 +189,9 @@ func (s Set) Nodes() (all []netip.Addr) {
 	return slices.Compact(all)
 }
 
+// ownerPort returns the name of the port of the node that has the address.
+func ownerPort(e *coe.EgressIP) string { return netvirt.EgressPortName(e.Number, int(e.Owner)-1) }
+
 // holder names the node that the pods of an EgressIP leave by, for messages.
 func holder(e *coe.EgressIP) string {
 	if host := e.Host(); host.IsValid() {
