@@ -23,7 +23,8 @@ type Backend interface {
 	// scope or several. It is idempotent: repeating a write, as a whole or in
 	// part, is harmless, so an error may leave any part of it done. A
 	// *netvirt.RejectedError names the changes that the backend will never take
-	// as they are. If Write cannot create an InterfaceACL, it does not create the
+	// as they are. A *netvirt.DeferredError names those that it cannot make yet,
+	// and must be repeated soon; all others are made. If Write cannot create an InterfaceACL, it does not create the
 	// interface either: an interface without one has all traffic.
 	Write(ctx context.Context, changes []netvirt.Change) error
 	// Watch calls changed when what a successful Read returned, before or since Watch was

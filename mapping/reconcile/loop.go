@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -209,12 +210,14 @@ var errChanged = errors.New("an external writer changed the backend at the same 
 func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	complete := l.source.Complete()
 	revision := l.source.Revision()
-	epoch, changes, err := l.sync(ctx, scopes, complete, revision)
+	epoch, changes, late, err := l.sync(ctx, scopes, complete, revision)
 	switch {
 	case errors.Is(err, errChanged), ctx.Err() != nil:
 	case err != nil:
 		l.failed(scopes, err)
 	default:
+		l.repeat(late)
+		scopes = slices.DeleteFunc(slices.Clone(scopes), func(s netvirt.Scope) bool { return late[s] })
 		first := l.firstTime(scopes, epoch)
 		l.programmed(scopes, revision, complete)
 		if l.cfg.Listener != nil && l.Observed() {
@@ -224,12 +227,12 @@ func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	return err
 }
 
-// sync makes the backend agree with scopes. It returns the changes, and the epoch of the model
-// with which the scopes were compared.
-func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) (uint64, []netvirt.Change, error) {
+// sync makes the backend agree with scopes. It returns the changes, the epoch of the model
+// with which the scopes were compared, and the scopes with changes that the backend has deferred.
+func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, revision int64) (uint64, []netvirt.Change, map[netvirt.Scope]bool, error) {
 	epoch, err := l.read(ctx)
 	if err != nil {
-		return 0, nil, err
+		return 0, nil, nil, err
 	}
 	l.metrics.batch.Observe(float64(len(scopes)))
 	l.markUncertain(scopes, complete)
@@ -250,18 +253,23 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		changes = joined(changes)
 		netvirt.Sort(changes)
 	}
-	if err := l.write(ctx, changes); err != nil {
-		return epoch, nil, err
+	changes, late, err := l.write(ctx, changes)
+	if err != nil {
+		return epoch, nil, nil, err
 	}
+	noted := changes
 	if complete {
+		maps.DeleteFunc(wanted, func(s netvirt.Scope, _ netvirt.Parts) bool { return late[s] })
 		err = l.agrees(epoch, wanted)
-	} else {
-		err = l.wrote(epoch, changes)
+		noted = slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return !late[c.Scope()] })
+	}
+	if err == nil {
+		err = l.wrote(epoch, noted)
 	}
 	if len(changes) > 0 {
 		l.stir() // observe finds in have what was written
 	}
-	return epoch, changes, err
+	return epoch, changes, late, err
 }
 
 // read reads the backend if its model is unknown, and returns the epoch of the model.
@@ -378,23 +386,29 @@ func needs(o netvirt.Object, held map[netvirt.Key]bool, model netvirt.Parts) boo
 
 // write makes the changes. The backend gets all of them in one call. The changes are ordered by
 // kind, and a group of objects with common rows has objects of several kinds. If the changes were
-// split, the backend would write each group several times.
-func (l *Loop) write(ctx context.Context, changes []netvirt.Change) error {
+// split, the backend would write each group several times. It returns what the backend has made of them, and the
+// scopes with changes that the backend has deferred.
+func (l *Loop) write(ctx context.Context, changes []netvirt.Change) (made []netvirt.Change, late map[netvirt.Scope]bool, err error) {
 	if len(changes) == 0 {
-		return nil
+		return nil, nil, nil
 	}
 	timeout := l.cfg.Timeout * time.Duration(1+len(changes)/changesPerTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	begun := time.Now()
-	err := l.backend.Write(ctx, changes)
+	err = l.backend.Write(ctx, changes)
+	var deferred *netvirt.DeferredError
+	if errors.As(err, &deferred) {
+		changes, late = without(changes, deferred)
+		err = nil
+	}
 	l.metrics.observe("write", begun, err)
 	if err != nil {
 		l.reject(changes, err)
 		l.forget()
-		return fmt.Errorf("write to backend: %w", err)
+		return nil, nil, fmt.Errorf("write to backend: %w", err)
 	}
 	l.metrics.changed(changes)
 	l.accepted(changes)
-	return nil
+	return changes, late, nil
 }

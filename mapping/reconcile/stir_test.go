@@ -42,7 +42,8 @@ func TestObserveIsWokenAfterTheLoopKnowsTheWrite(t *testing.T) {
 	<-l.written
 	want, _ := l.want("shop")
 	changes, _ := l.diff("shop", want, true)
-	require.NoError(t, l.write(ctx, changes))
+	_, _, err = l.write(ctx, changes)
+	require.NoError(t, err)
 	require.Empty(t, l.written, "nothing is awaited yet")
 	require.Empty(t, l.awaited())
 

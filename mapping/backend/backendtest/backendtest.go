@@ -5,10 +5,12 @@ package backendtest
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -69,16 +71,16 @@ func part(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
 	want := read(t, b)
 	cut := changes[:rng.IntN(len(changes))]
 	want.Apply(cut)
-	require.NoError(t, b.Write(t.Context(), cut))
+	write(t, b, cut)
 	Agree(t, want, read(t, b))
 }
 
 // double writes the changes twice, and then the first of them again.
 func double(t *testing.T, b Backend, changes []netvirt.Change, rng *rand.Rand) {
-	require.NoError(t, b.Write(t.Context(), changes))
-	require.NoError(t, b.Write(t.Context(), changes))
+	write(t, b, changes)
+	write(t, b, changes)
 	if len(changes) > 0 {
-		require.NoError(t, b.Write(t.Context(), changes[:rng.IntN(len(changes))]))
+		write(t, b, changes[:rng.IntN(len(changes))])
 	}
 }
 
@@ -98,7 +100,7 @@ func everyPrefix(t *testing.T, b Backend) {
 		changes := netvirt.Diff(read(t, b), to)
 		want := read(t, b)
 		want.Apply(changes[:n])
-		require.NoError(t, b.Write(t.Context(), changes[:n]))
+		write(t, b, changes[:n])
 		Agree(t, want, read(t, b))
 		converge(t, b, to)
 	}
@@ -187,11 +189,28 @@ func read(t *testing.T, b Backend) netvirt.Model {
 	return have
 }
 
+// patience bounds the time in which a backend makes changes that it defers.
+const patience = time.Minute
+
+// write writes changes, and repeats that while the backend defers some.
+func write(t *testing.T, b Backend, changes []netvirt.Change) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		err := b.Write(t.Context(), changes)
+		var deferred *netvirt.DeferredError
+		if errors.As(err, &deferred) {
+			return false
+		}
+		require.NoError(t, err)
+		return true
+	}, patience, 10*time.Millisecond)
+}
+
 // converge writes a model, and checks that the backend has it.
 func converge(t *testing.T, b Backend, want netvirt.Model) {
 	t.Helper()
 	closed(t, b, want)
-	require.NoError(t, b.Write(t.Context(), netvirt.Diff(read(t, b), want)))
+	write(t, b, netvirt.Diff(read(t, b), want))
 	Agree(t, want, read(t, b))
 }
 

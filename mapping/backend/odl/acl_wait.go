@@ -78,22 +78,18 @@ type listMemberState struct {
 	} `json:"acl-ip-prefixes"`
 }
 
-// awaitUnused waits until no interface has the lists that will be deleted.
-func (w *write) awaitUnused(ctx context.Context, all []*operation) error {
-	return w.await(ctx, len(all), func() (left int, err error) {
-		used := map[string]bool{}
-		_, err = readState(ctx, w.session, listMembers, func(e listMemberState) {
-			for _, p := range e.Prefixes {
-				used[e.Name] = used[e.Name] || len(p.Ports) > 0
-			}
-		})
-		for _, o := range all {
-			if used[o.key()] {
-				left++
-			}
+// withoutUsed postpones the deletions of lists that an interface still has.
+func (w *write) withoutUsed(ctx context.Context, all []*operation) ([]*operation, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	used := map[string]bool{}
+	_, err := readState(ctx, w.session, listMembers, func(e listMemberState) {
+		for _, p := range e.Prefixes {
+			used[e.Name] = used[e.Name] || len(p.Ports) > 0
 		}
-		return left, unlessRefused(err)
 	})
+	return w.postponeSome(all, renewWait, func(o *operation) bool { return used[o.key()] }), unlessRefused(err)
 }
 
 // beforeSecured turns port security off in an entry without the leaf that will turn it on: Oxygen's

@@ -15,7 +15,7 @@ import (
 const damagedMark = "(damaged)"
 
 // decode appends the objects that the entries of a unit hold to a slice, which it may
-// change. An entry is damaged if the objects are encoded to another entry.
+// change.
 func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt.Object {
 	switch u.kind {
 	case netvirt.KindELANInstance:
@@ -39,9 +39,15 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 	default:
 		objects = c.decodeInterface(objects, u.name, have)
 	}
+	return c.damaged(u, have, objects)
+}
+
+// damaged replaces the objects of damaged entries: those that the objects are encoded to differ from what the unit has. A port of a
+// node is also damaged if an entry of it is missing.
+func (c *codec) damaged(u unit, have content, objects []netvirt.Object) []netvirt.Object {
 	again, err := c.encode(u, objects, have)
 	for l, e := range have {
-		if e != nil && (err != nil || !same(e, again[l])) {
+		if e != nil && (err != nil || !same(e, again[l])) || e == nil && again[l] != nil && ofNode(u.kind) {
 			objects = damage(objects, l, u)
 		}
 	}

@@ -116,8 +116,11 @@ type Backend struct {
 	mirror       *mirror  // our entries in the datastore; nil while they are unknown
 	readSessions reads.Sessions[*session]
 	failures     failureCounts
-	logged       string // the controller that was logged as connected
-	warned       bool   // about the controller's own renderer
+	// leaving holds deleted entries of interfaces, by name, and postponed when operations were postponed.
+	leaving   map[string]departure
+	postponed map[place]postponement
+	logged    string // the controller that was logged as connected
+	warned    bool   // about the controller's own renderer
 
 	identity atomic.Pointer[string] // the mirror's, or that of the mirror before
 	// observed is session, for Observe, which must not wait for a Write. A Write can take ten seconds.
@@ -143,7 +146,10 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: failureCounts{}}
+	b := &Backend{
+		cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: failureCounts{},
+		leaving: map[string]departure{}, postponed: map[place]postponement{},
+	}
 	b.release()
 	return b, nil
 }
@@ -208,25 +214,34 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 // Write makes the changes list by list, in the order of the lists' dependence, with as few
 // requests as the dialect allows. changes must be in the order of netvirt.Sort. A
 // *netvirt.RejectedError names the changes that the controller refuses; the changes that do
-// not depend on them are made. After any other error some of the changes may have been made.
+// not depend on them are made. A *netvirt.DeferredError names changes that have to wait until the controller has processed
+// others; all others are made. After any other error some of the changes may have been made.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
 	defer b.network.forget(changes)
+	var late error
 	err := b.with(ctx, func(s *session) error {
 		if b.mirror == nil {
 			if err := b.read(ctx, s); err != nil {
 				return err
 			}
 		}
-		w := &write{session: s, backend: b, mirror: b.mirror, refused: map[netvirt.Key]bool{}}
-		return w.run(ctx, changes)
+		b.forgetOld()
+		w := &write{
+			session: s, backend: b, mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[unit]bool{}, lateHeads: map[netvirt.Key]bool{},
+		}
+		if err := w.run(ctx, changes); err != nil {
+			return err
+		}
+		late = w.deferred()
+		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("write to OpenDaylight: %w", err)
 	}
-	return nil
+	return late
 }
 
 // read reads the mirror.

@@ -1,6 +1,7 @@
 package odl_test
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -112,10 +113,24 @@ func small(b *odl.Backend, seed uint64, pods int) netvirt.Model {
 // write writes a model, and checks that Read returns it.
 func write(t *testing.T, b *odl.Backend, want netvirt.Model) {
 	t.Helper()
-	have, err := b.Read(t.Context())
-	require.NoError(t, err)
-	require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+	for deferred := true; deferred; {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		deferred = isDeferred(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+	}
 	agree(t, b, want)
+}
+
+// isDeferred reports whether a Write has deferred changes. Another error fails the test.
+func isDeferred(t *testing.T, err error) bool {
+	t.Helper()
+	var deferred *netvirt.DeferredError
+	if errors.As(err, &deferred) {
+		require.NotEmpty(t, deferred.Have)
+		return true
+	}
+	require.NoError(t, err)
+	return false
 }
 
 func agree(t *testing.T, b *odl.Backend, want netvirt.Model) {

@@ -36,6 +36,8 @@ type departure struct {
 	name string
 	elan string    // of an elan-interface
 	vpns []vpnName // of a vpn-interface
+	// until is when the state is not waited for any more.
+	until time.Time
 }
 
 // departureOf returns the departure of an entry; ok is false if the entry has no operational
@@ -71,10 +73,8 @@ func (w *write) removeForRecreation(ctx context.Context, all []*operation, found
 	return w.awaitGone(ctx, going, func(o *operation) entry { return found[o.key()] })
 }
 
-// awaitGone waits until the controller has removed the operational state of deleted entries.
-// It needs their interfaces for that, which are deleted next, and it would confuse new
-// entries of the same names with the deleted ones. After the wait the write goes on in any
-// case.
+// awaitGone waits until the controller has removed the operational state of deleted entries. It would confuse
+// new entries of the same names with the deleted ones. After the wait the write goes on in any case.
 func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*operation) entry) error {
 	var leaving []departure
 	for _, o := range all {
@@ -88,33 +88,30 @@ func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*opera
 	})
 }
 
-// awaitEmpty waits until elan-instances that will be deleted have no members in operation. The
-// controller deletes remaining members by name, and the names may belong to new interfaces
-// by then.
-func (w *write) awaitEmpty(ctx context.Context, all []*operation) error {
-	return w.await(ctx, len(all), func() (left int, err error) {
-		members, err := w.membersOf(ctx, keysOf(all))
-		for _, o := range all {
-			if len(members[o.key()]) > 0 {
-				left++
-			}
-		}
-		return left, err
-	})
+// withoutMembers postpones deletions of elan-instances that are not ready for it: the controller has not tagged them (see
+// tagWait), or they have members in operation. The controller deletes remaining members by name, and the names may belong to
+// new interfaces by then.
+func (w *write) withoutMembers(ctx context.Context, all []*operation) ([]*operation, error) {
+	if len(all) == 0 {
+		return nil, nil
+	}
+	found, err := w.look(ctx, &w.lists[elanInstances], keysOf(all))
+	if err != nil {
+		return nil, err
+	}
+	all = w.postponeSome(all, tagWait, func(o *operation) bool { return !isTagged(found[o.key()]) })
+	members, err := w.membersOf(ctx, keysOf(all))
+	return w.postponeSome(all, renewWait, func(o *operation) bool { return len(members[o.key()]) > 0 }), err
 }
 
-// awaitAbsent waits until the controller has removed the operational state of former elan-instances with the names of new ones.
+// withoutFormer postpones creations of elan-instances while the operational state of former ones with their names exists.
 // Netvirt gives a new elan-instance no tag if it finds such a state, and programs none of its interfaces.
-func (w *write) awaitAbsent(ctx context.Context, all []*operation) error {
-	return w.await(ctx, len(all), func() (left int, err error) {
-		present, err := w.membersOf(ctx, keysOf(all))
-		for _, o := range all {
-			if _, is := present[o.key()]; is {
-				left++
-			}
-		}
-		return left, err
-	})
+func (w *write) withoutFormer(ctx context.Context, all []*operation) ([]*operation, error) {
+	present, err := w.membersOf(ctx, keysOf(all))
+	return w.postponeSome(all, renewWait, func(o *operation) bool {
+		_, is := present[o.key()]
+		return is
+	}), err
 }
 
 // await calls left, with n things at first, until it returns 0 or the wait is over.

@@ -187,27 +187,29 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	return w.refuse(o, err)
 }
 
-// removeAll deletes entries, and waits until the controller has removed their operational
-// state.
-func (w *write) removeAll(ctx context.Context, l int, all []*operation) error {
-	if l == elanInstances && len(all) > 0 {
-		if _, err := w.lookTagged(ctx, keysOf(all)); err != nil {
-			return err
-		}
-		if err := w.awaitEmpty(ctx, all); err != nil {
-			return err
-		}
+// removeAll deletes entries, without those that have to wait.
+func (w *write) removeAll(ctx context.Context, l int, all []*operation) (err error) {
+	switch l {
+	case elanInstances:
+		all, err = w.withoutMembers(ctx, all)
+	case vpnInstances:
+		all, err = w.withoutLeavingMembers(ctx, all)
+	case accessLists:
+		all, err = w.withoutUsed(ctx, all)
+	default:
+		all, err = w.withoutLeaving(ctx, l, all)
 	}
-	if l == accessLists {
-		if err := w.awaitUnused(ctx, all); err != nil {
-			return err
-		}
-	}
-	before := w.entriesOf(l, all)
-	if err := w.each(ctx, all, w.remove); err != nil {
+	if err != nil {
 		return err
 	}
-	return w.awaitGone(ctx, all, func(o *operation) entry { return before[o] })
+	before := w.entriesOf(l, all)
+	err = w.each(ctx, all, w.remove)
+	for _, o := range all {
+		if !w.isRefused(o) {
+			w.leave(before[o], len(all))
+		}
+	}
+	return err
 }
 
 // entriesOf returns the mirror's entries of operations.

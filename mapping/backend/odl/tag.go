@@ -39,12 +39,15 @@ func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry
 
 func allTagged(found map[string]entry) bool {
 	for _, e := range found {
-		if e != nil && !e.(*elanInstance).tagged() {
+		if !isTagged(e) {
 			return false
 		}
 	}
 	return true
 }
+
+// isTagged reports whether an elan-instance is tagged, or does not exist.
+func isTagged(e entry) bool { return e == nil || e.(*elanInstance).tagged() }
 
 // tagged reports whether the controller has tagged the elan-instance.
 func (e *elanInstance) tagged() bool {

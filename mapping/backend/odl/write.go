@@ -28,6 +28,10 @@ type write struct {
 	refused  map[netvirt.Key]bool
 	rejected netvirt.RejectedError
 	failed   []failure
+	// late holds the postponed operations; lateUnits their units, and lateHeads the objects of those that are not deletions.
+	late      []*operation
+	lateUnits map[unit]bool
+	lateHeads map[netvirt.Key]bool
 }
 
 // operation writes or deletes one entry.
@@ -239,6 +243,8 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 		switch {
 		case o.entry == nil:
 			remove = append(remove, o)
+		case w.needsLate(o):
+			w.postpone(o)
 		case w.refsWritten(o):
 			if o.there {
 				change = append(change, o)
@@ -250,22 +256,36 @@ func (w *write) list(ctx context.Context, l int, all []*operation) error {
 	if err := w.removeAll(ctx, l, remove); err != nil {
 		return err
 	}
+	change, create, err := w.prepared(ctx, l, change, create)
+	if err != nil {
+		return err
+	}
 	if err := w.change(ctx, l, change); err != nil {
 		return err
 	}
-	if l == elanInstances {
-		if err := w.awaitAbsent(ctx, create); err != nil {
-			return err
-		}
-	}
 	batches := w.batches(l, create)
-	err := together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
+	err = together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
 	})
 	if err != nil || l != accessLists {
 		return err
 	}
 	return w.awaitKnown(ctx, create)
+}
+
+// prepared postpones the changes and creations that have to wait, and returns the others.
+func (w *write) prepared(ctx context.Context, l int, change, create []*operation) (changed, created []*operation, err error) {
+	if l == elanInstances {
+		create, err = w.withoutFormer(ctx, create)
+		return change, create, err
+	}
+	if change, err = w.withoutLeaving(ctx, l, change); err != nil {
+		return nil, nil, err
+	}
+	if create, err = w.withoutLeaving(ctx, l, create); err != nil {
+		return nil, nil, err
+	}
+	return w.renewed(ctx, l, change, create)
 }
 
 // refsWritten reports whether no object that an entry refers to was refused. If one was, it
@@ -295,4 +315,5 @@ func (w *write) done(o *operation, byUs bool) {
 	}
 	w.mirror.put(o.unit, o.list, o.entry)
 	delete(w.backend.failures, o.at())
+	delete(w.backend.postponed, o.at())
 }

@@ -1,0 +1,231 @@
+package odl
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Some operations must not be made while the operational state of former entries exists. They are postponed, and the
+// caller of Write repeats them; others do not wait for them. After a time they are made in any case: the state may
+// never go.
+
+// forgetAfter is the time after which a postponed operation counts as a new one, if nobody has repeated it.
+const forgetAfter = 10 * time.Second
+
+// postponement is when an operation was postponed first and last, and until when it may be.
+type postponement struct{ last, until time.Time }
+
+// mayPostpone reports whether an operation may wait longer, which is one of n. It may wait for a time since it was postponed first.
+func (w *write) mayPostpone(o *operation, limit time.Duration, n int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	p, found := w.backend.postponed[o.at()]
+	if !found || now.Sub(p.last) > forgetAfter {
+		p.until = now.Add(limit + time.Duration(n)*renewEach)
+	}
+	if now.After(p.until) {
+		delete(w.backend.postponed, o.at())
+		w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "list", w.lists[o.list].name, "entry", o.key())
+		return false
+	}
+	p.last = now
+	w.backend.postponed[o.at()] = p
+	return true
+}
+
+// postpone records that an operation is not made in this write.
+func (w *write) postpone(o *operation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late = append(w.late, o)
+	w.lateUnits[o.unit] = true
+	if o.entry != nil {
+		w.lateHeads[o.head()] = true
+	}
+}
+
+// postponeSome removes the operations that have to wait from all, and postpones them.
+func (w *write) postponeSome(all []*operation, limit time.Duration, waits func(*operation) bool) []*operation {
+	n := len(all)
+	return slices.DeleteFunc(all, func(o *operation) bool {
+		if !waits(o) || !w.mayPostpone(o, limit, n) {
+			return false
+		}
+		w.postpone(o)
+		return true
+	})
+}
+
+// needsLate reports whether an entry must wait for an operation that was postponed: of an entry that it refers to, or of
+// the same interface.
+func (w *write) needsLate(o *operation) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lateUnits[o.unit] || slices.ContainsFunc(o.refs, func(ref netvirt.Key) bool { return w.lateHeads[ref] })
+}
+
+// deferred returns the error that names the changes of postponed operations, with what the datastore has of them.
+func (w *write) deferred() error {
+	if len(w.late) == 0 {
+		return nil
+	}
+	have := map[netvirt.Key]netvirt.Object{}
+	for _, o := range w.late {
+		objects := netvirt.Model{}
+		objects.Add(w.mirror.decode(o.unit, w.mirror.at(o.unit), nil)...)
+		for _, k := range o.keys() {
+			have[k] = objects[k]
+			if objects[k] != nil {
+				w.mirror.learn(netvirt.Change{New: objects[k]}) // operations has learnt the change
+			}
+		}
+	}
+	return &netvirt.DeferredError{Have: have}
+}
+
+// leave records that the operational state of a deleted entry may still exist.
+func (w *write) leave(was entry, n int) {
+	d, ok := departureOf(was)
+	if !ok {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.backend.leaving[d.name]
+	if d.elan == "" {
+		d.elan = before.elan
+	}
+	d.vpns = append(d.vpns, before.vpns...)
+	d.until = time.Now().Add(renewWait + time.Duration(n)*renewEach)
+	w.backend.leaving[d.name] = d
+}
+
+// areLeaving returns the names of operations for which operational state of deleted entries still exists.
+func (w *write) areLeaving(ctx context.Context, all []*operation) (map[string]bool, error) {
+	var some []departure
+	w.mu.Lock()
+	for _, o := range all {
+		if d, found := w.backend.leaving[o.key()]; found {
+			some = append(some, d)
+		}
+	}
+	w.mu.Unlock()
+	return w.stillLeaving(ctx, some)
+}
+
+// stillLeaving returns the names of departures for which operational state still exists, and forgets the others.
+func (w *write) stillLeaving(ctx context.Context, some []departure) (map[string]bool, error) {
+	if len(some) == 0 {
+		return nil, nil
+	}
+	left, err := w.still(ctx, some)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, d := range some {
+		delete(w.backend.leaving, d.name)
+	}
+	names := map[string]bool{}
+	for _, d := range left {
+		if time.Now().After(d.until) {
+			w.backend.log.Warn("OpenDaylight has not processed deleted entries in time; the write goes on", "interface", d.name)
+			continue
+		}
+		w.backend.leaving[d.name] = d
+		names[d.name] = true
+	}
+	return names, nil
+}
+
+// withoutLeaving postpones the operations that have to wait for the operational state of deleted entries: deletions of interfaces,
+// which Netvirt needs to remove that, and new entries, which Netvirt would confuse with the deleted ones of the same names.
+func (w *write) withoutLeaving(ctx context.Context, l int, all []*operation) ([]*operation, error) {
+	if l != interfaces && l != elanInterfaces && l != vpnInterfaces {
+		return all, nil
+	}
+	leaving, err := w.areLeaving(ctx, all)
+	return slices.DeleteFunc(all, func(o *operation) bool {
+		if !leaving[o.key()] || o.entry == nil && l != interfaces {
+			return false
+		}
+		if o.entry == nil {
+			w.noteRemoval(o)
+		}
+		w.postpone(o)
+		return true
+	}), err
+}
+
+// withoutLeavingMembers postpones deletions of vpn-instances with deleted members whose operational state still exists.
+func (w *write) withoutLeavingMembers(ctx context.Context, all []*operation) ([]*operation, error) {
+	members := map[string][]departure{}
+	var some []departure
+	w.mu.Lock()
+	for _, d := range w.backend.leaving {
+		for _, vpn := range d.vpns {
+			members[vpn.Name] = append(members[vpn.Name], d)
+			if slices.ContainsFunc(all, func(o *operation) bool { return o.key() == vpn.Name }) {
+				some = append(some, d)
+			}
+		}
+	}
+	w.mu.Unlock()
+	leaving, err := w.stillLeaving(ctx, some)
+	return slices.DeleteFunc(all, func(o *operation) bool {
+		if !slices.ContainsFunc(members[o.key()], func(d departure) bool { return leaving[d.name] }) {
+			return false
+		}
+		w.postpone(o)
+		return true
+	}), err
+}
+
+// forgetOld forgets what nobody has asked for again.
+func (b *Backend) forgetOld() {
+	then := time.Now().Add(-forgetAfter)
+	maps.DeleteFunc(b.postponed, func(_ place, p postponement) bool { return p.last.Before(then) })
+	maps.DeleteFunc(b.leaving, func(_ string, d departure) bool { return d.until.Before(then) })
+}
+
+// noteRemoval records that an interface waits for its deletion.
+func (w *write) noteRemoval(o *operation) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.backend.postponed[o.at()] = postponement{last: time.Now(), until: time.Now().Add(renewWait)}
+}
+
+// renewed deletes the interfaces among changed entries that waited for their deletion when they were wanted again. They are created
+// like new ones then.
+func (w *write) renewed(ctx context.Context, l int, change, create []*operation) (changed, created []*operation, err error) {
+	if l != interfaces {
+		return change, create, nil
+	}
+	for _, o := range change {
+		w.mu.Lock()
+		p, waited := w.backend.postponed[o.at()]
+		delete(w.backend.postponed, o.at())
+		w.mu.Unlock()
+		if !waited || time.Since(p.last) > forgetAfter {
+			changed = append(changed, o)
+			continue
+		}
+		end, err := w.erase(ctx, o)
+		if err != nil {
+			return nil, nil, err
+		}
+		if end == stays {
+			continue
+		}
+		w.done(&operation{unit: o.unit, list: o.list}, end == deleted)
+		o.there = false
+		create = append(create, o)
+	}
+	return changed, create, nil
+}

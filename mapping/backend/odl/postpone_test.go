@@ -1,0 +1,128 @@
+package odl_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// TestOthersDoNotWait: a Write does not wait until Netvirt has removed the pods of a namespace. It makes all changes that do not need
+// that, and names the others. They are made by a later Write.
+func TestOthersDoNotWait(t *testing.T) {
+	for _, release := range []odlfake.Release{odlfake.Oxygen, odlfake.Neon} {
+		t.Run(release.Name, func(t *testing.T) {
+			b, f := start(t, release)
+			was, want := podsOf("a", "b"), podsOf("a", "c")
+			write(t, b, was)
+			var isThere atomic.Bool
+			isThere.Store(true)
+			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+				if !isThere.Load() {
+					return false
+				}
+				answer := ""
+				switch path := r.URL.Path; {
+				case strings.Contains(path, "elan-state"):
+					answer = `{"elan":[{"name":"192.168.33.10:b","elan-interfaces":["b:pod-1"]}]}`
+				case strings.Contains(path, "vpn-interface-op-data"):
+					answer = `{"vpn-interface-op-data-entry":[{"name":"b:pod-1","vpn-instance-name":"transit:100:1"}]}`
+				default:
+					return false
+				}
+				w.Header().Set("Content-Type", "application/json")
+				_, _ = fmt.Fprint(w, answer)
+				return true
+			})
+			f.Requests()
+			err := b.Write(t.Context(), netvirt.Diff(was, want))
+			var deferred *netvirt.DeferredError
+			require.ErrorAs(t, err, &deferred)
+			elan := netvirt.ELANInstance{Name: netvirt.ELANName(netip.MustParseAddr("192.168.33.10"), "b")}.Key()
+			pod := netvirt.Interface{Name: "b:pod-1"}.Key()
+			require.Equal(t, was[elan], deferred.Have[elan])
+			require.Equal(t, was[pod], deferred.Have[pod])
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			for k, o := range want {
+				require.Equal(t, o, have[k])
+			}
+			for k, o := range have {
+				if want[k] == nil {
+					require.Equal(t, deferred.Have[k], o, "what remains was named")
+				}
+			}
+
+			require.ErrorAs(t, b.Write(t.Context(), netvirt.Diff(have, want)), &deferred, "it does not wait either")
+			isThere.Store(false)
+			require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+			agree(t, b, want)
+		})
+	}
+}
+
+// TestWantedAgain: a pod whose deletion waits for Netvirt, and that is wanted again under its name, waits too. Its interface is
+// deleted before it is created again. Its elan-instance stays.
+func TestWantedAgain(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	was := podsOf("a", "b")
+	write(t, b, was)
+	var isThere atomic.Bool
+	isThere.Store(true)
+	var order []string
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		path := r.URL.Path
+		switch {
+		case isThere.Load() && strings.Contains(path, "elan-state"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"elan":[{"name":"192.168.33.10:b","elan-interfaces":["b:pod-1"]}]}`)
+			return true
+		case r.Method != http.MethodGet && (strings.Contains(path, "ietf-interfaces") || strings.Contains(path, "elan-instances")):
+			order = append(order, r.Method)
+		}
+		return false
+	})
+	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, podsOf("a")))))
+	require.Empty(t, order)
+	want := podsOf("a", "b")
+	for k, o := range want {
+		if i, is := o.(netvirt.Interface); is && i.Name == "b:pod-1" {
+			i.PodUID = "another"
+			want[k] = i
+		}
+	}
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(have, want))))
+	require.Empty(t, order)
+	isThere.Store(false)
+	have, err = b.Read(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+	require.Equal(t, []string{http.MethodDelete, http.MethodPost}, order)
+	agree(t, b, want)
+}
+
+// TestNodePortWithoutELANInterface: a port of a node whose elan-interface is missing differs from the wanted one, and is restored.
+func TestNodePortWithoutELANInterface(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	node := netip.MustParseAddr("192.168.33.10")
+	port := netvirt.NodePort{ELAN: netvirt.ELANName(node, "a"), VPN: "a", Address: node, MAC: netvirt.NodePortMAC(node)}
+	want.Add(port)
+	write(t, b, want)
+	f.Remove("elan:elan-interfaces", "elan-interface", port.Name())
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.NotNil(t, have[port.Key()])
+	require.NotEqual(t, port, have[port.Key()])
+	write(t, b, want)
+	require.NotNil(t, f.Entry("elan:elan-interfaces", "elan-interface", port.Name()))
+}
