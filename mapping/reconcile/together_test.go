@@ -17,9 +17,9 @@ func TestProcessedIsNotBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorker(func(context.Context, []netvirt.Scope) error { return nil })
 		ctx, cancel := context.WithCancel(t.Context())
-		go w.run(ctx)
 		w.mark("a")
 		require.Len(t, w.lag(), 1)
+		go w.run(ctx)
 		synctest.Wait()
 		require.Empty(t, w.lag())
 		cancel()
