@@ -142,8 +142,12 @@ func (w *exposeWorld) forgedAtPorts(ports ...nodePorts) {
 
 // forgedAt sends packets of a family to a node port of host1 from elsewhere: the node drops those with these sources.
 func (w *exposeWorld) forgedAt(at nodePorts, family, to string, sources ...string) {
+	var atOnce []string // usable as a source
+	if family == "ip6" {
+		atOnce = []string{"nodad"}
+	}
 	for _, from := range sources {
-		w.ip("central", "addr", "add", from, "dev", "lo")
+		w.ip("central", append([]string{"addr", "add", from, "dev", "lo"}, atOnce...)...)
 		w.ip("central", "route", "replace", to, "dev", "underlay", "src", from)
 		before := w.notReturned("host1", family)
 		_, err := w.askUDP("central", to, at.udp)

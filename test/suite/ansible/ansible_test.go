@@ -136,20 +136,25 @@ func (a *ansible) run(playbook string, args ...string) recap {
 }
 
 // closeConnections ends the processes that hold connections of a run, and waits for their end. They would
-// stay for half a minute. Their sockets are removed at their end.
+// stay for half a minute. It removes their sockets: a process that ends while it starts leaves its own behind.
 func (a *ansible) closeConnections(home string) {
-	environments, err := filepath.Glob("/proc/[0-9]*/environ")
-	require.NoError(a.t, err)
-	for _, file := range environments {
-		environment, _ := os.ReadFile(file) // it fails if the process has ended
-		if bytes.Contains(environment, []byte("ANSIBLE_HOME="+home+"\x00")) {
-			_ = syscall.Kill(a.number([]byte(filepath.Base(filepath.Dir(file)))), syscall.SIGTERM)
-		}
-	}
 	require.Eventually(a.t, func() bool {
-		sockets, err := filepath.Glob(filepath.Join(home, "??????????"))
-		return err == nil && len(sockets) == 0
-	}, runTimeout, 10*time.Millisecond)
+		environments, err := filepath.Glob("/proc/[0-9]*/environ")
+		found := false
+		for _, file := range environments {
+			environment, _ := os.ReadFile(file) // it fails if the process has ended
+			if bytes.Contains(environment, []byte("ANSIBLE_HOME="+home+"\x00")) {
+				found = true
+				_ = syscall.Kill(a.number([]byte(filepath.Base(filepath.Dir(file)))), syscall.SIGTERM)
+			}
+		}
+		return err == nil && !found
+	}, runTimeout, 100*time.Millisecond)
+	sockets, err := filepath.Glob(filepath.Join(home, "??????????"))
+	require.NoError(a.t, err)
+	for _, socket := range sockets {
+		_ = os.Remove(socket) // its process has removed it meanwhile
+	}
 }
 
 func (a *ansible) number(text []byte) int {
