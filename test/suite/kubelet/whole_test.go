@@ -54,7 +54,7 @@ func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service ne
 }
 
 // probeRounds is how often traffic may lose packets before testProbes fails. The userspace datapath of Open vSwitch loses some by
-// itself now and then on a busy machine. What the control plane loses is lost in each round.
+// itself now and then on a busy machine. A loss that the control plane causes comes in each round.
 const probeRounds = 2
 
 // testProbes: traffic does not depend on the control plane. No packet is lost while bridges, agents,
