@@ -1020,7 +1020,7 @@ func testUDPPortsOfOthers(w *world) {
 }
 
 // When a node leaves the pod network, the kernel forgets the connections that its ports have led, over all protocols, also if another
-// process removes the table. Those of other programs stay.
+// process removes the table. Tables of other programs stay.
 func TestLeave(t *testing.T) { eachFamily(t, testLeave) }
 
 func testLeave(w *world) {

@@ -56,16 +56,13 @@ type bench struct {
 }
 
 func newBench(ctx context.Context, program string) (*bench, error) {
-	w, err := figures.NewWorkspace("benchkube", "")
+	w, built, err := process.Open(ctx, "benchkube", program)
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{Workspace: w}
-	if b.built, err = process.Build(ctx, w, program); err == nil {
-		b.Say("building the null controller")
-		b.null, err = buildNull(ctx, b.Dir)
-	}
-	if err != nil {
+	b := &bench{Workspace: w, built: built}
+	b.Say("building the null controller")
+	if b.null, err = buildNull(ctx, b.Dir); err != nil {
 		return nil, errors.Join(err, b.Close())
 	}
 	return b, nil

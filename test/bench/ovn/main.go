@@ -7,7 +7,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	"github.com/coe-bridge/coe-bridge/test/bench/process"
@@ -22,11 +21,11 @@ var measurements = []figures.Measurement[*bench]{
 
 func main() {
 	figures.Main("benchovn", measurements, func(ctx context.Context) (*bench, func() error, error) {
-		b, err := newBench(ctx)
+		w, built, err := process.Open(ctx, "benchovn", "")
 		if err != nil {
 			return nil, nil, err
 		}
-		return b, b.Close, nil
+		return &bench{w, built}, w.Close, nil
 	})
 }
 
@@ -34,16 +33,4 @@ func main() {
 type bench struct {
 	*figures.Workspace
 	built process.Built
-}
-
-func newBench(ctx context.Context) (*bench, error) {
-	w, err := figures.NewWorkspace("benchovn", "")
-	if err != nil {
-		return nil, err
-	}
-	built, err := process.Build(ctx, w, "")
-	if err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return &bench{w, built}, nil
 }

@@ -26,11 +26,11 @@ var measurements = []figures.Measurement[*bench]{
 
 func main() {
 	figures.Main("benchpolicy", measurements, func(ctx context.Context) (*bench, func() error, error) {
-		b, err := newBench(ctx)
+		w, built, err := process.Open(ctx, "benchpolicy", "")
 		if err != nil {
 			return nil, nil, err
 		}
-		return b, b.Close, nil
+		return &bench{w, built}, w.Close, nil
 	})
 }
 
@@ -38,18 +38,6 @@ func main() {
 type bench struct {
 	*figures.Workspace
 	built process.Built
-}
-
-func newBench(ctx context.Context) (*bench, error) {
-	w, err := figures.NewWorkspace("benchpolicy", "")
-	if err != nil {
-		return nil, err
-	}
-	built, err := process.Build(ctx, w, "")
-	if err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	return &bench{w, built}, nil
 }
 
 // run starts a bridge for a cluster.

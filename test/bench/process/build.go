@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -13,8 +14,20 @@ import (
 // Built is the program of the bridges of a benchmark, and the file of their users.
 type Built struct{ Program, UsersFile string }
 
-// Build builds the program, unless it is given, and writes the file of users, both in a workspace. Their user is serve.User.
-func Build(ctx context.Context, w *figures.Workspace, program string) (b Built, err error) {
+// Open opens a workspace, builds the program there, unless it is given, and writes the file of users. Their user is serve.User.
+func Open(ctx context.Context, name, program string) (*figures.Workspace, Built, error) {
+	w, err := figures.NewWorkspace(name, "")
+	if err != nil {
+		return nil, Built{}, err
+	}
+	b, err := build(ctx, w, program)
+	if err != nil {
+		return nil, b, errors.Join(err, w.Close())
+	}
+	return w, b, nil
+}
+
+func build(ctx context.Context, w *figures.Workspace, program string) (b Built, err error) {
 	b = Built{Program: program, UsersFile: w.File("users")}
 	// A bcrypt hash, as in production.
 	hash, err := access.HashPassword(serve.Password, access.Bcrypt)
