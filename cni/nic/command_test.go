@@ -84,15 +84,15 @@ func TestCommands(t *testing.T) {
 // TestLostTerminal: the commands go on if their terminal is lost, which is possibly reached by the NIC. Here they wait for the database
 // of a switch that does not answer.
 func TestLostTerminal(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "db.sock")
-	silent, err := net.Listen("unix", socket)
-	require.NoError(t, err)
-	defer func() { _ = silent.Close() }()
 	var running []*exec.Cmd
 	for _, args := range [][]string{
 		{"init", "--node-address", "127.0.0.1", "--physical-interface", "eth1", "--physical-ip", "10.9.0.138/24", "--default-gw", "10.9.0.254"},
 		{"remove", "--node-address", "127.0.0.1"}, {"nics-to-bridge", "eth1"}, {"bridge-to-nics", "breth1"}, {"release-nics"},
 	} {
+		socket := filepath.Join(t.TempDir(), "db.sock") // its own: a command can connect again
+		silent, err := net.Listen("unix", socket)
+		require.NoError(t, err)
+		defer func() { _ = silent.Close() }()
 		cmd := exec.CommandContext(t.Context(), bridgetest.Program(t), slices.Concat([]string{"gateway"}, args, []string{"--ovs-db", "unix:" + socket})...)
 		require.NoError(t, cmd.Start())
 		conn, err := silent.Accept()
