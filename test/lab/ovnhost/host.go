@@ -83,7 +83,7 @@ func (l *Lab) startHost(ctx context.Context, i int, name string) (*Host, error) 
 	if err := l.addNamespace(ctx, l.Namespace(name)); err != nil {
 		return nil, err
 	}
-	if err := l.joinUnderlay(i, l.Namespace(name)); err != nil {
+	if err := l.joinUnderlay(ctx, i, l.Namespace(name)); err != nil {
 		return nil, fmt.Errorf("join the underlay: %w", err)
 	}
 	if err := l.startSwitch(ctx, host, dir); err != nil {
@@ -106,7 +106,10 @@ func nth(first netip.Addr, i int) netip.Addr {
 // underlayLink returns the name of the central end of a host's link.
 func underlayLink(i int) string { return "u" + strconv.Itoa(i) }
 
-func (l *Lab) joinUnderlay(i int, host string) error {
+// joinUnderlay connects a host to the underlay. The kernel of the host must not answer for its addresses on the link, which the
+// userspace datapath of the switch reads too: others would take the MAC address of the link for that of the bridge, and the
+// switches of other hosts would lead their tunnels there, where nothing takes the packets.
+func (l *Lab) joinUnderlay(ctx context.Context, i int, host string) error {
 	peer, err := netns.GetFromName(host)
 	if err != nil {
 		return fmt.Errorf("open namespace %s: %w", host, err)
@@ -127,6 +130,11 @@ func (l *Lab) joinUnderlay(i int, host string) error {
 	})
 	if err != nil {
 		return err
+	}
+	_, err = output(ctx, "ip", "netns", "exec", host, "sysctl", "--quiet", "--write",
+		"net.ipv4.conf."+hostLink+".arp_ignore=8", "net.ipv6.conf."+hostLink+".disable_ipv6=1")
+	if err != nil {
+		return fmt.Errorf("silence link %s: %w", hostLink, err)
 	}
 	return withLinks(host, func(h *netlink.Handle) error { return setUp(h, hostLink) })
 }

@@ -47,7 +47,7 @@ func (l *Lab) up(ctx context.Context, host *Host) error {
 	if err := l.addNamespace(ctx, namespace); err != nil {
 		return err
 	}
-	if err := l.joinUnderlay(slices.Index(l.Hosts, host), namespace); err != nil {
+	if err := l.joinUnderlay(ctx, slices.Index(l.Hosts, host), namespace); err != nil {
 		return fmt.Errorf("join the underlay: %w", err)
 	}
 	for _, p := range host.processes() {

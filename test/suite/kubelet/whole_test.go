@@ -25,11 +25,6 @@ import (
 func (c *cluster) probes(t *testing.T, here, near, far kubelab.Place, service netip.Addr) []*kubelab.Probe {
 	t.Helper()
 	n1, n2, outside := c.Node("n1").Place(), c.Node("n2").Place(), c.Outside()
-	for _, p := range []kubelab.Place{n1, n2, outside} {
-		echo, err := p.Echo()
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = echo.Close() })
-	}
 	for _, p := range []kubelab.Place{here, n1} {
 		require.NoError(t, p.AwaitEcho(t.Context(), service))
 	}
@@ -71,6 +66,11 @@ func (c *cluster) testProbes(t *testing.T) {
 		}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	for _, p := range []kubelab.Place{c.Node("n1").Place(), c.Node("n2").Place(), c.Outside()} {
+		echo, err := p.Echo()
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = echo.Close() })
+	}
 	var lost []string
 	for range probeRounds {
 		probes := c.probes(t, places[0], places[1], places[2], netip.MustParseAddr(service.Spec.ClusterIP))
