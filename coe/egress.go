@@ -143,6 +143,13 @@ func (s *Store) EgressSpecs() (specs []*EgressSpec, listed bool) {
 	return specs, s.egress.listed
 }
 
+// EgressSpec returns what the source requests by a UID; nil if there is none.
+func (s *Store) EgressSpec(uid string) *EgressSpec {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.egress.specs[uid]
+}
+
 // SetEgress replaces the EgressIPs, sorted by name, and their problems.
 func (tx *Tx) SetEgress(ips []*EgressIP, problems []Problem) {
 	e := &tx.store.egress

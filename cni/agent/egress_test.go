@@ -129,6 +129,18 @@ func (w *egressWorld) applyTo(name, address, namespace, more string) {
 		"spec":{"egressIPs":[%q],"namespaceSelector":{"matchLabels":{"kubernetes.io/metadata.name":%q}}%s}}`, name, address, namespace, more)))
 }
 
+// awaitEvent waits for an Event about an EgressIP, which kubectl describe shows.
+func (w *egressWorld) awaitEvent(name, reason string) {
+	w.t.Helper()
+	await(w.t, "an Event "+reason+" about "+name, func() error {
+		out, err := w.plane.Kubectl(w.t.Context(), "describe", "egressip", name)
+		if err == nil && !strings.Contains(out, reason) {
+			err = errors.New(out)
+		}
+		return err
+	})
+}
+
 // holder returns the node in the status of an EgressIP; empty for none.
 func (w *egressWorld) holder(name string) (string, error) {
 	out, err := w.plane.Kubectl(w.t.Context(), "get", "egressip", name, "-o", "json")
@@ -266,6 +278,7 @@ func TestEgressIP(t *testing.T) {
 	w.step("no node may hold the address: the pods do not leave", func() {
 		w.apply("shop", egressIP, "chosen")
 		w.awaitProblem("shop", "Waiting")
+		w.awaitEvent("shop", "Waiting")
 		await(t, "the pods do not leave", func() error {
 			for _, p := range []*sandbox{w.near, w.far} {
 				if got, err := w.askUDPOnce(p); err == nil {
@@ -279,6 +292,7 @@ func TestEgressIP(t *testing.T) {
 	w.step("a node may hold it", func() {
 		w.label("host1", true)
 		require.Equal(t, "host1", w.heldBy("shop", egressIP, "host1"))
+		w.awaitEvent("shop", "Mapped")
 		w.leaves(w.near, egressIP)
 		w.leaves(w.far, egressIP)
 		w.leaves(w.unchosen, w.address("host1"))

@@ -242,3 +242,34 @@ func TestNoEventsInANamespaceThatGoes(t *testing.T) {
 		})
 	})
 }
+
+// Problems of an EgressIP are told in the namespace default, and their end too. EgressIPs of a former time are not.
+func TestProblemsOfEgressIPs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, Config{})
+		w.run()
+		w.store.Update(func(tx *coe.Tx) { tx.PutEgressSpec(&coe.EgressSpec{UID: "uid-shop", Name: "shop"}) })
+		problem := func(uid string) coe.Problem {
+			return coe.Problem{Kind: coe.EgressKind, UID: uid, Name: "shop", Reason: coe.Waiting, Message: "no node may hold it"}
+		}
+		w.reporter.Problems("", []coe.Problem{problem("uid-shop"), problem("uid-former")})
+		pass(2 * grace)
+		const waits = "Warning Waiting EgressIP/shop: no node may hold it x1"
+		require.Equal(t, []string{waits}, w.told())
+		for _, e := range w.events {
+			require.Equal(t, "default", e.Namespace)
+			require.Empty(t, e.InvolvedObject.Namespace)
+			require.Equal(t, "coe-bridge.io/v1", e.InvolvedObject.APIVersion)
+		}
+		w.reporter.Problems("", nil)
+		pass(time.Minute)
+		require.ElementsMatch(t, []string{waits, "Normal Mapped EgressIP/shop: the problem is solved: the object is mapped now x1"}, w.told())
+
+		w.reporter.Problems("", []coe.Problem{problem("uid-shop")})
+		w.store.Update(func(tx *coe.Tx) { tx.DeleteEgressSpec("uid-shop") })
+		w.reporter.Problems("", nil)
+		pass(time.Hour)
+		require.Len(t, w.told(), 2)
+		require.Empty(t, w.reporter.events.objects)
+	})
+}

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -35,7 +36,7 @@ const (
 	maxMessage = 1024
 )
 
-// object is a pod, a service, a network policy or a namespace with problems, now or before.
+// object is a pod, a service, a network policy, a namespace or an EgressIP with problems, now or before.
 type object struct {
 	ref      corev1.ObjectReference
 	problems map[coe.Reason]*problem
@@ -145,10 +146,10 @@ func (p *problem) due() time.Time {
 	return p.sent.Add(retell)
 }
 
-// newEvent returns the first Event of a draft.
+// newEvent returns the first Event of a draft. Events about objects without a namespace are in the namespace default.
 func newEvent(d draft, now time.Time, instance string) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta:          metav1.ObjectMeta{Namespace: d.ref.Namespace, Name: util.GenerateEventName(d.ref.Name, now.UnixNano())},
+		ObjectMeta:          metav1.ObjectMeta{Namespace: cmp.Or(d.ref.Namespace, metav1.NamespaceDefault), Name: util.GenerateEventName(d.ref.Name, now.UnixNano())},
 		InvolvedObject:      d.ref,
 		Type:                d.kind,
 		Reason:              string(d.reason),

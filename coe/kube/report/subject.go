@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -40,6 +41,8 @@ func (s *subjects) of(p coe.Problem) *corev1.ObjectReference {
 		return s.namespaceItself(p.UID)
 	case string(coe.NetworkPolicy):
 		return s.policy(p.UID)
+	case coe.EgressKind:
+		return s.egressIP(p.UID)
 	case netvirt.KindFloatingIP.String():
 		return s.podOf(word(p.UID, 1)) // "router port address"
 	default:
@@ -124,6 +127,20 @@ func (s *subjects) policy(uid string) *corev1.ObjectReference {
 	return ref
 }
 
+// egressIP returns an EgressIP with a problem that is not one of a namespace.
+func (s *subjects) egressIP(uid string) *corev1.ObjectReference {
+	if s.namespace != "" {
+		return nil
+	}
+	spec := s.store.EgressSpec(uid)
+	if spec == nil {
+		return nil
+	}
+	ref := reference("EgressIP", "", spec.Name, uid)
+	ref.APIVersion = kube.EgressIPs.GroupVersion().String()
+	return ref
+}
+
 // namespaceItself returns the namespace as an object. Events about it are in the namespace,
 // where kubectl shows them with the others.
 func (s *subjects) namespaceItself(uid string) *corev1.ObjectReference {
@@ -142,7 +159,7 @@ func reference(kind, namespace, name, uid string) *corev1.ObjectReference {
 func isSilent(store *coe.Store, p coe.Problem) bool {
 	switch p.Reason {
 	case coe.Waiting:
-		return true
+		return p.Kind != coe.EgressKind
 	case coe.NoNode:
 		pod := store.Pod(p.UID).Pod
 		return pod != nil && pod.NodeName == "" // not scheduled yet
@@ -156,6 +173,10 @@ func state(store *coe.Store, key objectKey) (exists, wanted bool) {
 	if store.Origin(key.uid) == coe.Kubernetes {
 		pod := store.Pod(key.uid).Pod
 		return true, pod == nil || !pod.NoNetwork
+	}
+	if key.namespace == "" {
+		exists = store.EgressSpec(key.uid) != nil
+		return exists, exists
 	}
 	n := store.Namespace(key.namespace)
 	exists = n != nil && n.UID == key.uid
