@@ -243,7 +243,7 @@ func TestNoEventsInANamespaceThatGoes(t *testing.T) {
 	})
 }
 
-// Problems of an EgressIP are told in the namespace default, and their end too. EgressIPs of a former time are not.
+// The problem of an EgressIP becomes an Event in the namespace default, and so does its end. A deleted EgressIP has no Event.
 func TestProblemsOfEgressIPs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
