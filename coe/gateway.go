@@ -52,6 +52,35 @@ func (g *Gateway) In(a netip.Addr) GatewayFamily {
 	return GatewayFamily{}
 }
 
+// PinnedTo returns the one of some gateways that pins an address; nil if none does.
+func PinnedTo(gateways []*Gateway, a netip.Addr) (to *Gateway) {
+	bits := -1
+	for _, g := range gateways {
+		if g.PinsUnknown && g.Leads(a) && bits < 0 { // of all pods
+			to, bits = g, 0
+		}
+		for _, p := range g.Pinned {
+			if p.Contains(a) && p.Bits() > bits {
+				to, bits = g, p.Bits()
+			}
+		}
+	}
+	return to
+}
+
+// GatewayOf returns the gateway by which a pod on a node leaves with one of its addresses; nil if it leaves by its node.
+func GatewayOf(gateways []*Gateway, node, a netip.Addr) *Gateway {
+	if to := PinnedTo(gateways, a); to != nil {
+		return to
+	}
+	for _, g := range gateways {
+		if g.Node == node && g.Leads(a) {
+			return g
+		}
+	}
+	return nil
+}
+
 // MaxServingGateways is the maximum number of gateways with Services: each has load balancers for all services.
 const MaxServingGateways = 16
 

@@ -124,26 +124,10 @@ func (b *builder) answersElsewhere(a netip.Addr, g *coe.Gateway) string {
 	if egress := b.egressOf(a); egress != nil {
 		return fmt.Sprintf("egressip %s: let it not select them", egress.Name)
 	}
-	if other := b.pinnedTo(a); other != nil && other != g {
+	if other := coe.PinnedTo(b.Gateways, a); other != nil && other != g {
 		return fmt.Sprintf("the gateway of node %s: pin them to no other gateway", other.Node)
 	}
 	return ""
-}
-
-// pinnedTo returns the gateway that pins an address; nil if none does.
-func (b *builder) pinnedTo(a netip.Addr) (to *coe.Gateway) {
-	bits := -1
-	for _, g := range b.Gateways {
-		if g.PinsUnknown && g.Leads(a) && bits < 0 { // of all pods
-			to, bits = g, 0
-		}
-		for _, p := range g.Pinned {
-			if p.Contains(a) && p.Bits() > bits {
-				to, bits = g, p.Bits()
-			}
-		}
-	}
-	return to
 }
 
 // countAtGateways adds a GatewayVIP to the namespace's count. It reports whether the count is within its limit.

@@ -18,6 +18,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/mapping/status"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
@@ -270,6 +271,9 @@ func (w *world) testGateway(pods map[string]*sandbox, north gatewayNIC) {
 		w.mustGateway("configure gateway", "host1", pinned...)
 		w.mustGateway("nothing to do", "host1", pinned...)
 		w.seen(pods["host2"].inLab(), outside, 8080, gateway)
+		for _, p := range pods {
+			w.tracedBy(p, "host1")
+		}
 	})
 	w.step("a subnet that has no pods", func() {
 		_, err := w.gateway("host1", slices.Concat(args, []string{"--rampout-ip-subnets", "10.43.0.0/16," + w.block("host2")})...)
@@ -292,6 +296,8 @@ func (w *world) testGateway(pods map[string]*sandbox, north gatewayNIC) {
 		w.seen(pods["host2"].inLab(), outside, 8080, gateway) // the longest prefix decides, and before the gateway of the node
 		_, err := w.lab.Exec(t.Context(), pods["host1"].inLab(), "ping", "-n", "-c", "2", "-W", "1", outside)
 		require.Error(t, err, "the pods of host1 are pinned to the other gateway")
+		w.tracedBy(pods["host1"], "host2")
+		w.tracedBy(pods["host2"], "host1")
 		status, answer := w.bridge.Bridge().Do("DELETE", "/restconf/config/"+other, "")
 		require.Equal(t, 2, status/100, answer)
 		w.seen(pods["host1"].inLab(), outside, 8080, gateway)
@@ -396,4 +402,14 @@ func (w *world) nodeUses(n gatewayNIC) {
 	w.t.Helper()
 	w.seen(n.host, n.at(ofNextHop), 8080, n.name+" "+n.at(ofNode))
 	w.seen(n.name, n.at(ofNode), 8080, n.host+" "+n.at(ofNextHop))
+}
+
+// tracedBy requires that the bridge names the gateway by which a pod leaves.
+func (w *world) tracedBy(p *sandbox, host string) {
+	w.t.Helper()
+	var traced []status.Namespace
+	require.True(w.t, w.bridge.Bridge().Get("operational/coe-status:pods/namespace/"+p.namespace, &traced))
+	i := slices.IndexFunc(traced[0].Pods, func(one status.Pod) bool { return one.UID == p.uid })
+	require.GreaterOrEqual(w.t, i, 0)
+	require.Equal(w.t, []netip.Addr{netip.MustParseAddr(w.address(host))}, traced[0].Pods[i].Gateways)
 }

@@ -33,6 +33,7 @@ type Pod struct {
 	Node      netip.Addr   `json:"node,omitzero"`
 	Addresses []netip.Addr `json:"ip-address,omitempty"`
 	EgressIP  string       `json:"egress-ip,omitempty"`
+	Gateways  []netip.Addr `json:"gateway,omitempty"` // nodes of the gateways by which it leaves
 	Reached   trace.Stage  `json:"reached"`
 	Missing   trace.Stage  `json:"missing,omitempty"`
 	Stages    []Stage      `json:"stage"`
@@ -81,6 +82,7 @@ func (t Tracer) Pods(namespaces []string, uid string) (out Pods) {
 		for i := range traced {
 			ns.Pods[i] = podOf(&traced[i])
 			ns.Pods[i].EgressIP = egress(traced[i].Pod)
+			ns.Pods[i].Gateways = t.gatewaysOf(&ns.Pods[i])
 		}
 		out.Namespaces = append(out.Namespaces, ns)
 	}
@@ -100,6 +102,20 @@ func (t Tracer) egressOf(namespace string) func(*coe.Pod) string {
 		}
 		return ""
 	}
+}
+
+// gatewaysOf returns the nodes of the gateways by which a pod leaves. A pod of an EgressIP leaves by none.
+func (t Tracer) gatewaysOf(p *Pod) (nodes []netip.Addr) {
+	if p.EgressIP != "" || !t.Kinds.Has(netvirt.KindGateway) {
+		return nil
+	}
+	all := t.Store.Gateways()
+	for _, a := range p.Addresses {
+		if g := coe.GatewayOf(all, p.Node, a); g != nil && !slices.Contains(nodes, g.Node) {
+			nodes = append(nodes, g.Node)
+		}
+	}
+	return nodes
 }
 
 func (t Tracer) trace(namespace, uid string, st reconcile.ScopeStatus) []trace.Pod {

@@ -188,6 +188,9 @@ func traceTable(ns string, p *status.Pod) output.Table {
 	if p.EgressIP != "" {
 		t.Title += output.OneLine(fmt.Sprintf(", leaves the cluster by EgressIP %s", p.EgressIP))
 	}
+	if len(p.Gateways) > 0 {
+		t.Title += fmt.Sprintf(", leaves the cluster by the gateway of node %s", strings.Trim(fmt.Sprint(p.Gateways), "[]"))
+	}
 	for _, s := range p.Stages {
 		state := "-"
 		switch {
