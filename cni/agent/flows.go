@@ -11,12 +11,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/openflow"
 )
 
-// flowsPoll is the interval at which the flows of the switch are read until they lead to a pod.
-const flowsPoll = 100 * time.Millisecond
+const (
+	// flowsPoll is the interval at which the flows of the switch are read until they lead to a pod.
+	flowsPoll = 100 * time.Millisecond
+	// flowsWait bounds that. Flows came within four seconds on busy machines; some never come, and a new port has them.
+	flowsWait = 20 * time.Second
+)
 
 // programmed waits until the flows of the switch lead to the port of a plan. OpenDaylight reports an interface before
 // its flows are on the switch (decision 76). Without the socket of the bridge the agent cannot see them, and does not wait.
 func (a *Agent) programmed(ctx context.Context, p plan) error {
+	ctx, cancel := context.WithTimeout(ctx, flowsWait)
+	defer cancel()
 	port, err := a.flowPort(ctx, p)
 	if err != nil {
 		return err

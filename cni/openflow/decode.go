@@ -47,7 +47,7 @@ func splitTyped(all []byte, each func(kind uint16, one []byte) error) error {
 const (
 	instructionWriteMetadata, instructionWriteActions, instructionApplyActions = 2, 3, 4
 
-	actionGroup, actionExperimenter = 22, 0xffff
+	actionOutput, actionGroup, actionExperimenter = 0, 22, 0xffff
 )
 
 // readFlow reads an entry of a flow multipart reply: 48 bytes, the match, and instructions.
@@ -110,7 +110,6 @@ const (
 	vendorNicira  = 0x2320
 	subtypeLoad   = 7
 	loadSize      = 24
-	classOfNXM    = 1
 	wholeRegister = 31 // offset 0, 32 bits
 )
 
@@ -118,11 +117,13 @@ const (
 func (a *Actions) read(actions []byte) error {
 	return splitTyped(actions, func(kind uint16, one []byte) error {
 		switch {
+		case kind == actionOutput && len(one) >= 8:
+			a.Outputs = append(a.Outputs, binary.BigEndian.Uint32(one[4:]))
 		case kind == actionGroup && len(one) >= 8:
 			a.Groups = append(a.Groups, binary.BigEndian.Uint32(one[4:]))
 		case kind == actionExperimenter && len(one) == loadSize && binary.BigEndian.Uint32(one[4:]) == vendorNicira && binary.BigEndian.Uint16(one[8:]) == subtypeLoad:
 			to := binary.BigEndian.Uint32(one[12:])
-			if class, field := to>>16, to>>9&0x7f; class == classOfNXM && binary.BigEndian.Uint16(one[10:]) == wholeRegister {
+			if class, field := to>>16, to>>9&0x7f; class == nxmRegisters && binary.BigEndian.Uint16(one[10:]) == wholeRegister {
 				a.Registers = append(a.Registers, Load{int(field), binary.BigEndian.Uint64(one[16:])})
 			}
 		}

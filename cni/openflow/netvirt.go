@@ -14,7 +14,8 @@ import (
 //	21  routes packets of a vpn-instance: to a group that loads the tag of the port into a register
 //	50  has the source addresses of an elan-instance: a tag of a port, and the tag of the elan-instance
 //	51  has the destination addresses of an elan-instance
-const portTable, routeTable, sourceTable, destinationTable = 0, 21, 50, 51
+//	220 sends a packet to the port whose tag is in register 6
+const portTable, routeTable, sourceTable, destinationTable, outputTable = 0, 21, 50, 51, 220
 
 // The places of tags: in the metadata and in register 6.
 const (
@@ -22,6 +23,8 @@ const (
 	elanMask            = 0x000000ffff000000
 
 	portRegister, registerShift = 6, 8
+
+	registerMask = 0x0fffff00 // the other bits have the index of a service, and the type of the port
 )
 
 // Port is a port of a pod on a switch that Netvirt programs.
@@ -58,6 +61,10 @@ func (c *Conn) Lacks(ctx context.Context, p Port) (string, error) {
 		if err != nil || !leads {
 			return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
 		}
+	}
+	flows, err := c.Flows(ctx, outputTable, Match{Register6: Bits{port << registerShift, registerMask}})
+	if err != nil || !slices.ContainsFunc(flows, func(f Flow) bool { return slices.Contains(f.Outputs, p.Number) }) {
+		return fmt.Sprintf("table %d has no flow to port %d", outputTable, p.Number), err
 	}
 	return "", nil
 }

@@ -129,6 +129,7 @@ type Match struct {
 	InPort              uint32
 	Source, Destination net.HardwareAddr
 	IPv4                netip.Addr // destination
+	Register6           Bits       // of Open vSwitch
 }
 
 // Fields of a match: their numbers in the basic class of OXM.
@@ -137,6 +138,9 @@ const (
 
 	oxmInPort, oxmMetadata, oxmEthDst, oxmEthSrc, oxmEthType, oxmIPv4Dst = 0, 2, 3, 4, 5, 12
 )
+
+// Register 6 in a match: the class of registers in NXM, and its number there.
+const nxmRegisters, nxmRegister6 = 1, 6
 
 const etherTypeIPv4 = 0x0800
 
@@ -160,6 +164,12 @@ func (m Match) encode() []byte {
 		add(oxmEthType, binary.BigEndian.AppendUint16(nil, etherTypeIPv4))
 		add(oxmIPv4Dst, m.IPv4.AsSlice())
 	}
+	if m.Register6.Mask != 0 {
+		fields = binary.BigEndian.AppendUint16(fields, nxmRegisters)
+		fields = append(fields, nxmRegister6<<1|1, 8)
+		fields = binary.BigEndian.AppendUint32(fields, uint32(m.Register6.Value))
+		fields = binary.BigEndian.AppendUint32(fields, uint32(m.Register6.Mask))
+	}
 	size := 4 + len(fields)
 	text := binary.BigEndian.AppendUint16([]byte{0, 1}, uint16(size))
 	return append(append(text, fields...), make([]byte, padded(size)-size)...)
@@ -180,6 +190,7 @@ type Bits struct{ Value, Mask uint64 }
 
 // Actions is what a flow or a group does, as far as the package knows it.
 type Actions struct {
+	Outputs   []uint32 // ports
 	Groups    []uint32
 	Registers []Load
 }

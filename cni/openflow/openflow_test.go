@@ -56,6 +56,8 @@ func TestLacks(t *testing.T) {
 		"table=50,priority=20,metadata=0x5138a000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
 		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x500->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x400->NXM_NX_REG6[],resubmit(,220)",
+		"table=220,priority=9,reg6=0x500,actions=output:6",
+		"table=220,priority=9,reg6=0xa00,actions=output:7",
 	} {
 		b.change("add-flow", former)
 	}
@@ -68,6 +70,8 @@ func TestLacks(t *testing.T) {
 		{"table 51 has no flow to 0a:58:0a:2a:00:02", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)"},
 		{"table 51 has no flow to 0a:58:64:60:00:01", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x800->NXM_NX_REG6[],resubmit(,220)"},
 		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
+		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},
+		{"table 220 has no flow to port 7", "table=220,priority=9,reg6=0x90000900,actions=output:7"},
 	} {
 		require.Equal(t, step.lacks, b.lacks(p))
 		b.change("add-flow", step.flow)
