@@ -11,8 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
-// controllerPorts are the ports of OpenDaylight beside OVSDB, which is a database: OpenFlow, its console, and RESTCONF.
-var controllerPorts = []uint16{6633, 6653, 8101, 8181, 8443}
+// controllerPorts are the ports of OpenDaylight beside OVSDB, which is a database: its cluster, OpenFlow, its console, and RESTCONF.
+var controllerPorts = []uint16{2550, 6633, 6653, 8101, 8181, 8443}
 
 // controllersOf returns the addresses of OpenDaylight among the managers of the switch. A manager with a host name has none: the
 // switch resolves it.

@@ -52,13 +52,13 @@ func TestPodsReachNoController(t *testing.T) {
 	twice(t, func() (bool, error) { return putRules(node, w) })
 
 	for _, ns := range []netns.NsHandle{node, outside} {
-		listen(t, ns, "6653", "8181", "8080")
+		listen(t, ns, "2550", "6653", "8181", "8080")
 	}
 	const patience = 10 * time.Second
 	for link, pod := range pods {
 		for _, host := range []string{"198.51.100.1", "198.51.100.2", "2001:db8:2::2"} { // one is on the node
 			require.NoError(t, dial(t, pod, host, "8080", patience), "%s %s", link, host)
-			for _, port := range []string{"6653", "8181"} {
+			for _, port := range []string{"2550", "6653", "8181"} {
 				require.Error(t, dial(t, pod, host, port, 50*time.Millisecond), "%s %s %s", link, host, port)
 				require.NoError(t, dial(t, node, host, port, patience), "%s %s", host, port)
 			}
