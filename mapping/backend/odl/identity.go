@@ -61,7 +61,7 @@ func (w *write) identify(ctx context.Context) error {
 		return nil
 	}
 	identity := strings.ToLower(rand.Text()[:identityLength])
-	body, err := json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
+	body, err := identityBody(identity)
 	if err == nil {
 		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
 	}
@@ -72,6 +72,20 @@ func (w *write) identify(ctx context.Context) error {
 	w.mirror.identity = identity
 	w.backend.identity.Store(&identity)
 	return nil
+}
+
+// renewIdentity writes the identity that the datastore has.
+func (w *write) renewIdentity(ctx context.Context) error {
+	body, err := identityBody(w.mirror.identity)
+	if err != nil {
+		return err
+	}
+	return w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&topologies, mark), body), nil)
+}
+
+// identityBody returns the body of a request that writes an identity.
+func identityBody(identity string) ([]byte, error) {
+	return json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
 }
 
 // Identity implements reconcile.Observer. It returns the identity of the controller's

@@ -261,7 +261,7 @@ func (b *Backend) read(ctx context.Context, s *session) error {
 }
 
 // with runs a function with the session, under the lock. If the function fails, with drops
-// the mirror and, unless the controller only refused a request, the session.
+// the mirror and, unless the controller only refused entries, the session.
 func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 	if err := b.acquire(ctx); err != nil {
 		return err
@@ -273,7 +273,7 @@ func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 	}
 	if err = do(s); err != nil {
 		b.mirror = nil
-		if !errors.Is(err, netvirt.ErrRejected) && !isRefusal(err) {
+		if b.mayLeave(err) {
 			b.discard()
 		}
 	}

@@ -74,10 +74,31 @@ func (w *write) fail(o *operation, err error) error {
 	return nil
 }
 
+// checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept the datastore's
+// identity either, which it has. Then the datastore accepts no write, and the failures are not about the entries.
+func (w *write) checkWritable(ctx context.Context) error {
+	if len(w.failed) == 0 || w.accepted > 0 {
+		return nil
+	}
+	err := w.renewIdentity(ctx)
+	if err == nil {
+		return nil
+	}
+	clear(w.backend.failures)
+	var answer *answerError
+	if errors.As(err, &answer) { // result must not take it for a refusal
+		err = errors.New(answer.Error())
+	}
+	return fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+}
+
 // result returns the error of the write. If the controller has refused something, or has
 // answered that something does not exist, result checks that it is ready: a controller that
 // has not loaded its models gives the same answers.
 func (w *write) result(ctx context.Context) error {
+	if err := w.checkWritable(ctx); err != nil {
+		return err
+	}
 	var failed []error
 	for _, f := range w.failed {
 		n := w.backend.failures[f.operation.at()]

@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // session is a controller that is ready, with its dialect and form.
@@ -77,6 +79,12 @@ func (b *Backend) setSession(s *session) {
 	b.observed.Store(s)
 }
 
+// mayLeave reports whether an error of a session can be one of this controller alone. With several, another one is tried even if
+// the controller answers each request: a member that is separated from its cluster answers 500, or has no data.
+func (b *Backend) mayLeave(err error) bool {
+	return !errors.Is(err, netvirt.ErrRejected) && (len(b.urls) > 1 || !isRefusal(err))
+}
+
 // discard drops the session; the next one is tried at the next URL. The caller holds the
 // lock.
 func (b *Backend) discard() {
@@ -95,6 +103,9 @@ func (b *Backend) discover(ctx context.Context, base string) (*session, []string
 		modules, err := s.ready(ctx)
 		if err != nil {
 			failures = append(failures, err)
+			if errors.Is(err, context.DeadlineExceeded) {
+				break // a frozen controller answers in no dialect
+			}
 			continue
 		}
 		if s.form, err = s.formOf(ctx, modules); err != nil {

@@ -125,7 +125,7 @@ func (b *Backend) lose(s *session) {
 }
 
 // compare reads our entries, without the lock, and compares them with the mirror. The result
-// is unknown if the reading fails.
+// is unknown if the reading fails. Then, if there are other controllers, the next session is tried with another one.
 func (b *Backend) compare(ctx context.Context) comparison {
 	s, m, then := b.snapshot(ctx)
 	if m == nil {
@@ -134,6 +134,12 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	now, err := s.readAll(ctx)
 	if err != nil {
 		b.log.Debug("compare with OpenDaylight", "err", err)
+		if len(b.urls) > 1 && b.acquire(ctx) == nil {
+			if b.session == s {
+				b.discard()
+			}
+			b.release()
+		}
 		return unknown
 	}
 	if b.acquire(ctx) != nil {

@@ -1,0 +1,107 @@
+package odl_test
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// failing answers 500 to the requests for data that match, as a member that has lost the others of its cluster does. It goes on
+// answering what it serves.
+func failing(matches func(*http.Request) bool) odlfake.Fault {
+	refuse := answer(http.StatusInternalServerError, "application/json", `{"errors":{"error":[{"error-type":"application","error-tag":"operation-failed"}]}}`)
+	return func(w http.ResponseWriter, r *http.Request) bool {
+		return !strings.Contains(r.URL.Path, "modules") && matches(r) && refuse(w, r)
+	}
+}
+
+func all(*http.Request) bool      { return true }
+func writes(r *http.Request) bool { return r.Method != http.MethodGet }
+
+// members returns a backend of two controllers.
+func members(t *testing.T) (b *odl.Backend, first, second *fake) {
+	first, second = newFake(t, odlfake.Oxygen), newFake(t, odlfake.Oxygen)
+	cfg := first.config(t)
+	cfg.URLs += "," + second.url
+	return open(t, cfg), first, second
+}
+
+// TestSeparatedMember: a member that answers, but has no datastore, is left for another one.
+func TestSeparatedMember(t *testing.T) {
+	for name, matches := range map[string]func(*http.Request) bool{"reads and writes fail": all, "writes fail": writes} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, first, second := members(t)
+			first.Break(failing(matches))
+			want := podsOf("a")
+			heal(t, b, want)
+			require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
+			agree(t, b, want)
+		})
+	}
+}
+
+// TestNoLeader: while no member accepts a write, no entry counts as rejected.
+func TestNoLeader(t *testing.T) {
+	b, first, second := members(t)
+	want := podsOf("a")
+	write(t, b, want)
+	more := podsOf("a", "b")
+	for _, f := range []*fake{first, second} {
+		f.Break(failing(writes))
+	}
+	for range 8 {
+		err := b.Write(t.Context(), netvirt.Diff(want, more))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, netvirt.ErrRejected)
+	}
+	first.Break(nil)
+	heal(t, b, more)
+}
+
+// TestSeparatedWhileIdle: Watch leaves a member that cannot read its data, also while nothing is written.
+func TestSeparatedWhileIdle(t *testing.T) {
+	b, first, second := members(t)
+	want := podsOf("a")
+	write(t, b, want)
+	_, err := b.Read(t.Context())
+	require.NoError(t, err)
+	changed := make(chan struct{}, 1)
+	go func() {
+		_ = b.Watch(t.Context(), func() {
+			select {
+			case changed <- struct{}{}:
+			default:
+			}
+		})
+	}()
+	first.Break(failing(all))
+	select {
+	case <-changed:
+	case <-time.After(6 * patience):
+		require.Fail(t, "no change was reported")
+	}
+	heal(t, b, want)
+	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
+}
+
+// TestFrozenMember: a member that does not answer is asked in one dialect only, because each request takes the whole time.
+func TestFrozenMember(t *testing.T) {
+	b, first, second := members(t)
+	var asked atomic.Int64
+	first.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		asked.Add(1)
+		return hang(w, r)
+	})
+	heal(t, b, podsOf("a"))
+	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
+	require.EqualValues(t, 1, asked.Load())
+}
