@@ -85,7 +85,7 @@ func compare(b *testing.B, clients int, bare, ours func(i int) *http.Request) {
 }
 
 // processorTime is what this process has spent until now.
-func processorTime(b *testing.B) time.Duration {
+func processorTime(b testing.TB) time.Duration {
 	b.Helper()
 	var used unix.Rusage
 	require.NoError(b, unix.Getrusage(unix.RUSAGE_SELF, &used))

@@ -253,7 +253,9 @@ func TestRenewedTokenBesideBadOnes(t *testing.T) {
 }
 
 // A caller that knows the claims of a good token is bounded too, and locks out no other address.
-func TestForgedKinIsLimited(t *testing.T) {
+func TestForgedKinIsLimited(t *testing.T) { synctest.Test(t, testForgedKinIsLimited) }
+
+func testForgedKinIsLimited(t *testing.T) {
 	b := newTokenBed(t)
 	good := b.jwt("good", "u")
 	b.good = func(token string) (Bearer, bool) { return Bearer{agents, "n"}, token == good }
