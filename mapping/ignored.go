@@ -36,6 +36,7 @@ func (b *builder) notEnforced() {
 				l.DeniedMAC, cmp.Or(l.DeniedBy, "another interface"), l.MAC))
 		}
 	}
+	b.physicalProblems()
 	for _, a := range b.segments {
 		b.segment(a)
 	}
@@ -75,6 +76,10 @@ func (b *builder) notEnforcedOf(n *coe.Namespace) {
 func (b *builder) segment(a placed) {
 	i, first := a.iface, a.elan.iface
 	kind := i.Type()
+	if p := b.physical(); p != nil {
+		b.segmentOfPhysical(a, p)
+		return
+	}
 	switch {
 	case kind != first.Type(),
 		kind != "FLAT" && i.SegmentationID != first.SegmentationID && (kind == "VLAN" || i.SegmentationID != 0):

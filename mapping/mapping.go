@@ -41,6 +41,8 @@ type Settings struct {
 	ManagementPorts bool
 	// NodesIPv6 is set if nodes with an internal IPv4 address have an IPv6 address in the network of the pods.
 	NodesIPv6 bool
+	// Physical are the physical networks of namespaces.
+	Physical coe.PhysicalNetworks
 	// External are the ranges of external addresses of services. Pods reach those that the backend does not
 	// balance by their own nodes.
 	External netvirt.PrefixList
@@ -120,7 +122,7 @@ func (b *builder) build() {
 	used := false
 	for _, e := range b.elans {
 		if e.used() {
-			b.rest.Add(elanInstance(e))
+			b.rest.Add(b.elanInstance(e))
 			used = true
 		}
 	}

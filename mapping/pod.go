@@ -198,10 +198,18 @@ func (b *builder) vpnInstance() netvirt.VPNInstance {
 	}
 }
 
-// elanInstance returns the object of an elan. The segmentation-id of VXLAN and GRE was
-// chosen for it, that of VLAN is the tag of the first interface, and FLAT has none.
-func elanInstance(e *elan) netvirt.ELANInstance {
+// elanInstance returns the object of an elan. The physical network of the namespace decides on the segment. Otherwise, the
+// segmentation-id of VXLAN and GRE was chosen for it, that of VLAN is the tag of the first interface, and FLAT has none.
+func (b *builder) elanInstance(e *elan) netvirt.ELANInstance {
 	o := netvirt.ELANInstance{Name: e.name, SegmentType: netvirt.SegmentVXLAN, SegmentationID: e.fact.VNI}
+	if p := b.physical(); p != nil {
+		o.SegmentType, o.SegmentationID = netvirt.SegmentFlat, 0
+		if p.VLAN != 0 {
+			o.SegmentType, o.SegmentationID = netvirt.SegmentVLAN, uint32(p.VLAN)
+		}
+		o.PhysicalNetwork, o.Subnets = p.Name, netvirt.NewPrefixList(p.Subnets...)
+		return o
+	}
 	if e.iface == nil {
 		return o
 	}

@@ -81,6 +81,8 @@ type world struct {
 	flows string
 	// under is the command that runs the agents; empty for none.
 	under []string
+	// flags are further flags of the agents that start.
+	flags []string
 }
 
 // Deadlines of agents: for tests whose calls succeed on busy machines, and for tests with calls
@@ -157,6 +159,7 @@ func (w *world) startAgent(host string) {
 		"--socket", a.socket, "--state-dir", a.dir, "--call-deadline", w.deadline.String(), "--sweep-interval", "2s", "--log-level", "debug",
 		"--ovs-run-dir", w.lab.Host(host).Dir, "--ovn-run-dir", w.lab.Host(host).Dir,
 	)
+	a.argv = append(a.argv, w.flags...)
 	var err error
 	a.Process, err = w.lab.Launch(w.t.Context(), ovnhost.Command{
 		Name: host + "/agent", Pod: host, Argv: a.argv,

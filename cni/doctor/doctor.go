@@ -54,6 +54,8 @@ type Config struct {
 	Bridges []string
 	// OVN is true if OVN programs the switch, false if OpenDaylight does.
 	OVN bool
+	// Physical are the physical networks that the node is connected to.
+	Physical ovs.Physical
 	// Node is the node's network namespace.
 	Node netns.NsHandle
 	// Settings is the directory of the kernel's network settings that the agent writes; empty
@@ -125,7 +127,7 @@ func (c *Config) checks() []check {
 		{"NICs in bridges", c.nics},
 	}
 	if c.OVN {
-		checks = append(checks, check{"ovn-controller", c.controller}, check{"gateway", c.gateway}, check{"southbound database", c.southbound}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})
+		checks = append(checks, check{"ovn-controller", c.controller}, check{"gateway", c.gateway}, check{"physical networks", c.physical}, check{"southbound database", c.southbound}, check{"tunnels", c.tunnels}, check{"mtu", c.mtu})
 	} else {
 		checks = append(checks, check{"OpenDaylight", c.managed}, check{"ovn-controller", c.noController}, check{"tunnels", c.netvirtTunnels}, check{"mtu", c.mtu})
 	}

@@ -206,7 +206,7 @@ func TestExamine(t *testing.T) {
 	n := newNode(t)
 	n.well()
 	for name, f := range map[string]func(*node){
-		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "gateway": brokenGateway, "pod network": brokenPodNetwork, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
+		"switch": brokenSwitch, "datapath": brokenDatapath, "null NAT": brokenNullNAT, "NIC": brokenNIC, "gateway": brokenGateway, "physical": brokenPhysical, "pod network": brokenPodNetwork, "controller": brokenController, "cleartext": brokenSouthbound, "managers": openManagers, "tunnels": brokenTunnels, "mtu": brokenMTU,
 		"OpenDaylight": brokenOpenDaylight,
 		"bridge":       brokenBridge, "clock": brokenClock, "agent": brokenAgent, "plugin": brokenPlugin, "list": brokenList,
 	} {
@@ -332,6 +332,26 @@ func brokenGateway(n *node) {
 	n.vsctl("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=coe-gateway:br-phy")
 	found := n.find(n.config(), levels{"gateway": doctor.Failed})
 	require.Contains(n.t, found["gateway"].Found, "OVN has not connected the gateway of this node to br-phy")
+	n.vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
+}
+
+func brokenPhysical(n *node) {
+	const name = "physical networks"
+	by := func(bridge string) doctor.Config {
+		cfg := n.config()
+		cfg.Physical = ovs.Physical{Node: n.host.Address, Bridges: map[string]string{"plant": bridge}}
+		return cfg
+	}
+	found := n.find(by("br-none"), levels{name: doctor.Failed})
+	require.Contains(n.t, found[name].Found, "the switch has no bridge br-none")
+	found = n.find(by("br-phy"), levels{name: doctor.Failed})
+	require.Contains(n.t, found[name].Found, "ovn-bridge-mappings has no coe-plant@"+n.host.Address.String())
+	n.vsctl("set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=coe-plant@"+n.host.Address.String()+":br-phy")
+	n.find(by("br-phy"), levels{})
+	n.vsctl("add-br", "br-empty")
+	found = n.find(by("br-empty"), levels{name: doctor.Warning})
+	require.Contains(n.t, found[name].Found, "bridge br-empty of physical network plant has no NIC")
+	n.vsctl("del-br", "br-empty")
 	n.vsctl("remove", "Open_vSwitch", ".", "external_ids", "ovn-bridge-mappings")
 }
 

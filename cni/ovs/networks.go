@@ -30,23 +30,35 @@ func (s *Switch) BridgeOf(ctx context.Context, network string) (string, error) {
 // Map gives a network of OVN a bridge, or none if bridge is empty. Other networks keep theirs. Map fails if another
 // program changes them at the same time.
 func (s *Switch) Map(ctx context.Context, network, bridge string) error {
+	var now []string
+	if bridge != "" {
+		now = []string{network + ":" + bridge}
+	}
+	if err := s.remap(ctx, func(is string) bool { return is == network }, now); err != nil {
+		return fmt.Errorf("set the bridge of OVN's network %s: %w", network, err)
+	}
+	return nil
+}
+
+// remap replaces the mappings of some networks, and keeps the others. It fails if another program changes them at the same
+// time.
+func (s *Switch) remap(ctx context.Context, replaces func(network string) bool, now []string) error {
 	settings, err := s.Settings(ctx)
 	if err != nil {
 		return err
 	}
-	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" {
-		return fmt.Errorf("set the bridge of OVN's network %s: %s has precedence over %s, and is not changed: move its value to %s", network, own, keyMappings, keyMappings)
-	}
 	all := slices.DeleteFunc(strings.Split(settings[keyMappings], ","), func(mapping string) bool {
-		return mapping == "" || strings.HasPrefix(mapping, network+":")
+		network, _, _ := strings.Cut(mapping, ":")
+		return mapping == "" || replaces(network)
 	})
-	if bridge != "" {
-		all = append(all, network+":"+bridge)
+	all = append(all, now...)
+	if settings[keyMappings] == strings.Join(all, ",") {
+		return nil
 	}
-	if err := s.change(ctx, keyMappings, settings[keyMappings], strings.Join(all, ",")); err != nil {
-		return fmt.Errorf("set the bridge of OVN's network %s: %w", network, err)
+	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" {
+		return fmt.Errorf("%s has precedence over %s, and is not changed: move its value to %s", own, keyMappings, keyMappings)
 	}
-	return nil
+	return s.change(ctx, keyMappings, settings[keyMappings], strings.Join(all, ","))
 }
 
 // GatewayNetwork is the network of gateways in OVN, which the OVN backend names too.

@@ -1,6 +1,7 @@
 package ovs_test
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -50,4 +51,37 @@ func TestMap(t *testing.T) {
 		is("one", "")
 		is("two", "")
 	}
+}
+
+// The bridges of physical networks at the node are replaced as a whole. Those of other networks stay.
+func TestMapPhysical(t *testing.T) {
+	n := newNode(t, ovs.OVN)
+	is := func(want string) {
+		t.Helper()
+		require.Eventually(t, func() bool { // the local copy follows
+			settings, err := n.Settings(n.within())
+			require.NoError(t, err)
+			return settings["ovn-bridge-mappings"] == want
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="physnet1:br-x,coe-gateway:breth1,coe-old@fd00--1:br-old,coe-plant@fd00--2:br-y"`)
+	const others = "physnet1:br-x,coe-gateway:breth1,coe-plant@fd00--2:br-y"
+	is("physnet1:br-x,coe-gateway:breth1,coe-old@fd00--1:br-old,coe-plant@fd00--2:br-y")
+	p := ovs.Physical{Node: netip.MustParseAddr("fd00::1"), Bridges: map[string]string{"plant": "br-a", "lab": "br-b"}}
+	require.NoError(t, n.MapPhysical(n.within(), p))
+	is(others + ",coe-lab@fd00--1:br-b,coe-plant@fd00--1:br-a")
+	require.NoError(t, n.MapPhysical(n.within(), p))
+	p.Bridges = nil
+	require.NoError(t, n.MapPhysical(n.within(), p))
+	is(others)
+
+	n.db("--no-wait", "set", "Open_vSwitch", ".", "external_ids:system-id=me", "external_ids:ovn-bridge-mappings-me=a:b")
+	require.Eventually(t, func() bool {
+		settings, err := n.Settings(n.within())
+		require.NoError(t, err)
+		return settings["ovn-bridge-mappings-me"] != ""
+	}, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, n.MapPhysical(n.within(), p), "there is nothing to change")
+	p.Bridges = map[string]string{"plant": "br-a"}
+	require.ErrorContains(t, n.MapPhysical(n.within(), p), "ovn-bridge-mappings-me has precedence over ovn-bridge-mappings")
 }

@@ -63,6 +63,8 @@ type Config struct {
 	Identity string
 	// MTU is the MTU in the record of every interface; 0 leaves it out.
 	MTU uint16
+	// Physical are the physical networks of namespaces, whose machines are directly connected to the interfaces.
+	Physical coe.PhysicalNetworks
 	// Lost is Lost of stream.Config.
 	Lost func(node string, revision int64)
 	Log  *slog.Logger
@@ -280,7 +282,7 @@ func (h *Hub) lease(i *iface, key string, value []byte) {
 	l, err := decodeLease(key, value)
 	if err == nil && l.Released == 0 {
 		i.want = digestOf(ConfirmationOf(l).Encode())
-		i.content, err = encode(l, h.cfg.MTU)
+		i.content, err = encode(l, h.cfg.MTU, h.cfg.Physical.ForNamespace(l.Namespace))
 		i.leaseLen, i.node = len(i.content), l.Node.String()
 	}
 	if err != nil {

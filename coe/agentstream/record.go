@@ -39,7 +39,8 @@ type route struct {
 	NextHop     netip.Addr   `json:"next-hop,omitzero"`
 }
 
-func recordOf(l *coe.Lease, mtu uint16) record {
+// recordOf returns the record of a lease in a namespace with a physical network; nil if it has none.
+func recordOf(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) record {
 	r := record{
 		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID,
 		Namespace: l.Namespace, Pod: l.Pod,
@@ -51,6 +52,11 @@ func recordOf(l *coe.Lease, mtu uint16) record {
 		r.Addresses = append(r.Addresses, address{a.Address, prefix.Bits(), a.Gateway})
 		if !prefix.Contains(a.Gateway) {
 			r.Routes = append(r.Routes, route{Destination: netip.PrefixFrom(a.Gateway, a.Gateway.BitLen())})
+		}
+		if physical != nil {
+			if subnet := physical.Subnet(a.Address); subnet.IsValid() && subnet != prefix {
+				r.Routes = append(r.Routes, route{Destination: subnet})
+			}
 		}
 		if l.Primary {
 			r.Routes = append(r.Routes, route{everywhere(a.Address), a.Gateway})
@@ -80,8 +86,8 @@ func everywhere(a netip.Addr) netip.Prefix {
 const operation = `{"operation":"put",`
 
 // encode returns the start of the interface-changed for a lease. confirm appends the rest.
-func encode(l *coe.Lease, mtu uint16) ([]byte, error) {
-	object, err := json.Marshal(recordOf(l, mtu))
+func encode(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) ([]byte, error) {
+	object, err := json.Marshal(recordOf(l, mtu, physical))
 	if err != nil {
 		return nil, fmt.Errorf("write the record: %w", err)
 	}

@@ -45,27 +45,41 @@ func TestRecords(t *testing.T) {
 		lease *coe.Lease
 		mtu   uint16
 		want  string
+		// physical is the physical network of the namespace; empty for none.
+		physical string
 	}{
-		"of a pool": {lease(pod1, "192.168.33.12", block), 0, `"primary":true,
+		"of a pool": {lease: lease(pod1, "192.168.33.12", block), want: `"primary":true,
 			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}],
 			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"}]`},
-		"with an MTU": {lease(pod1, "192.168.33.12", block), 1442, `"primary":true,"mtu":1442,
+		"with an MTU": {lease: lease(pod1, "192.168.33.12", block), mtu: 1442, want: `"primary":true,"mtu":1442,
 			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}],
 			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"}]`},
-		"of no pool, routed singly": {lease(pod1, "192.168.33.12", leased("10.11.2.28", "169.254.1.1/32", "169.254.1.1")), 0, `"primary":true,
+		"of no pool, routed singly": {lease: lease(pod1, "192.168.33.12", leased("10.11.2.28", "169.254.1.1/32", "169.254.1.1")), want: `"primary":true,
 			"address":[{"ip":"10.11.2.28","prefix-length":32,"gateway":"169.254.1.1"}],
 			"route":[{"destination":"169.254.1.1/32"},{"destination":"0.0.0.0/0","next-hop":"169.254.1.1"}]`},
-		"of both families": {lease(pod1, "192.168.33.12", block, leased("fd00::13", "fd00::/120", "fd00::1")), 0, `"primary":true,
+		"of both families": {lease: lease(pod1, "192.168.33.12", block, leased("fd00::13", "fd00::/120", "fd00::1")), want: `"primary":true,
 			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"},{"ip":"fd00::13","prefix-length":120,"gateway":"fd00::1"}],
 			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"},{"destination":"::/0","next-hop":"fd00::1"}]`},
-		"not the first": {func() *coe.Lease {
+		"of a physical network": {lease: lease(pod1, "192.168.33.12", block, leased("fd00::13", "fd00::/120", "fd00::1")), physical: "default=plant,subnet=192.168.10.0/24,subnet=fd00::/120", want: `"primary":true,
+			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"},{"ip":"fd00::13","prefix-length":120,"gateway":"fd00::1"}],
+			"route":[{"destination":"192.168.10.0/24"},{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"},{"destination":"::/0","next-hop":"fd00::1"}]`},
+		"outside the physical network": {lease: lease(pod1, "192.168.33.12", block), physical: "default=plant,subnet=10.50.0.0/24", want: `"primary":true,
+			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}],
+			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"}]`},
+		"not the first": {lease: func() *coe.Lease {
 			l := lease(pod1, "192.168.33.12", block)
 			l.Primary = false
 			return l
-		}(), 0, `"primary":false,"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}]`},
+		}(), want: `"primary":false,"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			begun, err := encode(c.lease, c.mtu)
+			var all coe.PhysicalNetworks
+			if c.physical != "" {
+				p, err := coe.ParsePhysicalNetwork(c.physical)
+				require.NoError(t, err)
+				require.NoError(t, all.Add(p))
+			}
+			begun, err := encode(c.lease, c.mtu, all.ForNamespace(c.lease.Namespace))
 			require.NoError(t, err)
 			content := confirm(begun, true)
 			require.JSONEq(t, "{"+head+c.want+`,"confirmed":true}`, string(content))

@@ -40,6 +40,12 @@ func ParseELANName(name string) (node netip.Addr, namespace string, err error) {
 	return node, name[i+1:], nil
 }
 
+// PhysicalNetworkName returns the name that OVN has for a physical network at a node, in ovn-bridge-mappings of the node. It has
+// neither a colon nor a comma.
+func PhysicalNetworkName(network string, node netip.Addr) string {
+	return "coe-" + network + "@" + strings.ReplaceAll(node.String(), ":", "-")
+}
+
 // VPNName returns the name of a namespace's vpn-instance: the namespace or, if that is
 // longer than the 40 characters of l3vpn, its beginning, a colon and 128 bits of its hash.
 // A namespace contains no colon, so the names of two namespaces differ.

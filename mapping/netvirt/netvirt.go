@@ -160,8 +160,10 @@ type Object interface {
 // Limits are restrictions of a backend for kinds that it supports. The zero value has no
 // limits.
 type Limits struct {
-	// OverlayOnly: every elan-instance is an overlay, with any segment type.
+	// OverlayOnly: every elan-instance without a physical network is an overlay, with any segment type.
 	OverlayOnly bool
+	// NoPhysicalNetworks: no elan-instance is attached to a physical network.
+	NoPhysicalNetworks bool
 	// Affinity is the maximum session affinity of a service, in seconds; 0 means no limit.
 	Affinity uint32
 	// NoACLs: the backend has no ACLs, so network policies are not enforced.

@@ -33,6 +33,10 @@ type ELANInstance struct {
 	Name           string // ELANName(node, namespace)
 	SegmentType    SegmentType
 	SegmentationID uint32 // 0 if the segment type has none
+	// PhysicalNetwork is the name of the physical network of a VLAN or FLAT; empty for an overlay.
+	PhysicalNetwork string
+	// Subnets are the subnets of PhysicalNetwork. Packets that come in from it with other addresses are dropped.
+	Subnets PrefixList
 }
 
 // VPNInstance is a layer 3 network: the pods of one namespace

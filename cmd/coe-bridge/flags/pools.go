@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 )
@@ -35,12 +36,15 @@ func (f Pools) Parse() ([]dhcppool.Pool, error) {
 type Mapping struct {
 	isolation string
 	leaseTime uint32
+	physical  []string
 }
 
 // Register adds the flags to a command.
 func (f *Mapping) Register(cmd *cobra.Command) {
 	f.RegisterIsolation(cmd)
 	cmd.Flags().Uint32Var(&f.leaseTime, "dhcp-lease-time", 3600, "lease time of DHCP, in seconds")
+	cmd.Flags().StringArrayVar(&f.physical, "physical-network", nil,
+		"physical network of a namespace, NAMESPACE=NETWORK[,vlan=ID],subnet=PREFIX[,subnet=PREFIX], so that its pods reach machines of the subnet there; may be given again")
 }
 
 // RegisterIsolation adds --isolation alone.
@@ -55,6 +59,15 @@ func (f *Mapping) Settings() (mapping.Settings, error) {
 	s := mapping.Settings{Isolation: mapping.Isolation(f.isolation), DHCPLeaseTime: f.leaseTime}
 	if s.Isolation != mapping.IsolationNone && s.Isolation != mapping.IsolationNamespace {
 		return s, fmt.Errorf("--isolation %q: want none or namespace", f.isolation)
+	}
+	for _, text := range f.physical {
+		p, err := coe.ParsePhysicalNetwork(text)
+		if err == nil {
+			err = s.Physical.Add(p)
+		}
+		if err != nil {
+			return s, fmt.Errorf("--physical-network: %w", err)
+		}
 	}
 	return s, nil
 }

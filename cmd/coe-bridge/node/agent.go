@@ -120,6 +120,7 @@ type agentParts struct {
 	own      *node.Node
 	nics     *nic.Mover
 	managed  ovs.Management
+	physical ovs.Physical
 	files    *files.Follower
 	registry *prometheus.Registry
 }
@@ -136,6 +137,9 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 		return p, err
 	}
 	if p.managed, err = f.management(); err != nil {
+		return p, err
+	}
+	if p.physical, err = f.physicalBridges(); err != nil {
 		return p, err
 	}
 	if err := os.MkdirAll(f.stateDir, 0o700); err != nil {

@@ -57,6 +57,9 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	defer managing.Wait() // it needs the connection to the switch
 	defer release()
 	managing.Go(func() { p.ovs.KeepManaged(managed, p.managed, p.uplink.Network) })
+	if f.backend == ovs.OVN {
+		running.Go(func() { p.ovs.KeepPhysical(needed, p.physical) })
+	}
 	running.Go(func() { p.files.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
@@ -120,6 +123,9 @@ func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger
 		return err
 	}
 	if err := errors.Join(p.agent.Cleanup(ctx), p.own.Cleanup(ctx), p.nics.Cleanup(ctx)); err != nil {
+		return err
+	}
+	if err := p.ovs.MapPhysical(ctx, ovs.Physical{Node: p.physical.Node}); err != nil {
 		return err
 	}
 	if _, err := p.ovs.Manage(ctx, ovs.Management{}); err != nil { // last: OpenDaylight must see the ports go

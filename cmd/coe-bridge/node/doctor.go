@@ -73,13 +73,17 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
+	physical, err := f.physicalBridges()
+	if err != nil {
+		return err
+	}
 	node, err := netns.Get()
 	if err != nil {
 		return fmt.Errorf("open the node's network namespace: %w", err)
 	}
 	defer func() { _ = node.Close() }()
 	findings := doctor.Examine(ctx, doctor.Config{
-		Switch: s, Uplink: up, NICs: f.mover(s, node, quiet), Anonymous: f.user == "" && f.tokenFile == "" && f.tls.Cert.Path == "", Bridges: f.bridges, OVN: f.backend == ovs.OVN, Node: node, Settings: links.Settings(f.settings),
+		Switch: s, Uplink: up, NICs: f.mover(s, node, quiet), Anonymous: f.user == "" && f.tokenFile == "" && f.tls.Cert.Path == "", Bridges: f.bridges, OVN: f.backend == ovs.OVN, Physical: physical, Node: node, Settings: links.Settings(f.settings),
 		Socket: f.socket, StateDir: f.stateDir, OVSRunDir: f.runDirs.ovs, OVNRunDir: f.runDirs.ovn,
 		CNIBinDir: f.cniBinDir, CNIConfDir: f.cniConfDir, Timeout: f.timeout,
 	})

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -26,6 +27,7 @@ type onNode struct {
 	user, passwordFile, tokenFile string
 	tls                           flags.TLS
 	socket                        string
+	physical                      map[string]string // bridges of physical networks
 	onSwitch
 	backend ovs.Controller
 }
@@ -63,6 +65,8 @@ func (f *onNode) register(cmd *cobra.Command) {
 	flags.FileVar(set, &f.tls.Cert, "cert", "PEM file of a client certificate (with --key); read again when it changes")
 	flags.FileVar(set, &f.tls.Key, "key", "PEM file of the client certificate's key")
 	set.StringVar(&f.socket, "socket", call.DefaultSocket, "unix socket for the calls of coe-cni")
+	set.StringToStringVar(&f.physical, "physical-bridge", nil,
+		"bridges of Open vSwitch that connect this node to physical networks, NETWORK=BRIDGE, several with commas; the bridge names the networks with --physical-network")
 	f.onSwitch.register(set)
 	f.backend = ovs.OVN
 	flags.Choice[ovs.Controller]{Value: &f.backend, Words: []ovs.Controller{ovs.OVN, ovs.OpenDaylight}}.Register(cmd, "backend", "",
@@ -109,6 +113,26 @@ func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*
 		return nil, fmt.Errorf("--bridge: %w", err)
 	}
 	return up, nil
+}
+
+// physicalBridges returns the physical networks that the node is connected to.
+func (f *onNode) physicalBridges() (p ovs.Physical, err error) {
+	if p.Node, err = nodeAddress(f.node); err != nil {
+		return p, err
+	}
+	if len(f.physical) > 0 && f.backend != ovs.OVN {
+		return p, errors.New("--physical-bridge is given with --backend odl: only OVN has physical networks")
+	}
+	p.Bridges = f.physical
+	for network, bridge := range f.physical {
+		switch {
+		case network == "" || bridge == "" || strings.ContainsAny(network+bridge, ":,@"):
+			return p, fmt.Errorf("--physical-bridge %s=%s: want NETWORK=BRIDGE, without colons, commas and at signs", network, bridge)
+		case bridge == f.ovsBridge:
+			return p, fmt.Errorf("--physical-bridge %s=%s: %s is the bridge of the pods: name the one with the NIC to the network", network, bridge, bridge)
+		}
+	}
+	return p, nil
 }
 
 // vswitch returns the node's switch.

@@ -98,6 +98,9 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Nodes, err = nodes.Config(cfg.Pools); err != nil {
 				return err
 			}
+			if err := flags.CheckPhysical(cfg.Mapping.Physical, cfg.Pools, cfg.Nodes); err != nil {
+				return err
+			}
 			if cluster.IsGiven() {
 				if cfg.Running, err = cluster.Read(cmd.Context(), cmd.InOrStdin()); err != nil {
 					return err

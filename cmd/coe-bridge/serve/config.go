@@ -67,6 +67,12 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Mapping.Isolation, err = f.backend.Isolation(f.backends, cfg.Mapping.Isolation); err != nil {
 		return cfg, cleanUp, err
 	}
+	if err := flags.CheckPhysical(cfg.Mapping.Physical, cfg.Pools, cfg.Nodes); err != nil {
+		return cfg, cleanUp, err
+	}
+	if err := f.backend.AttachPhysical(f.backends, cfg.Mapping.Physical); err != nil {
+		return cfg, cleanUp, err
+	}
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {
 		return cfg, cleanUp, fmt.Errorf("--pool: %w", err)
 	}

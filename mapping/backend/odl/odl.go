@@ -180,7 +180,7 @@ func (b *Backend) Close() {
 // Limits returns the limits of this backend: aclservice cannot match ports of SCTP, and logs nothing.
 // DHCP is OpenDaylight's own. Netvirt still removes an elan-instance when its deletion is answered.
 func Limits() netvirt.Limits {
-	return netvirt.Limits{NoSCTPPorts: true, NoLogs: true, NoDHCP: true, KeepsELANs: true}
+	return netvirt.Limits{NoPhysicalNetworks: true, NoSCTPPorts: true, NoLogs: true, NoDHCP: true, KeepsELANs: true}
 }
 
 // Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their

@@ -151,10 +151,12 @@ func parseEndpoints(database, list string, cfg *Config) ([]string, error) {
 	return endpoints, nil
 }
 
-// Limits returns the limits of this backend in a layout: all networks are overlays, and a session
+// Limits returns the limits of this backend in a layout: networks without a physical network are overlays, and a session
 // affinity has a maximum.
 func Limits(layout Layout) netvirt.Limits {
-	return netvirt.Limits{OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode}
+	return netvirt.Limits{
+		OverlayOnly: true, NoPhysicalNetworks: layout == LayoutNode, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode,
+	}
 }
 
 // Limits returns the limits of the backend's layout.

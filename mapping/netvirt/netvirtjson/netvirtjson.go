@@ -116,12 +116,13 @@ type jsonELANInstance struct {
 	Name           string `json:"elan-instance-name"`
 	SegmentType    string `json:"segment-type"`
 	SegmentationID uint32 `json:"segmentation-id"`
+	Physical       string `json:"physical-network-name,omitempty"`
 	External       bool   `json:"external"`
 }
 
 func elanInstances(objects iter.Seq[netvirt.Object]) any {
 	return list("elan-instance", each(objects, func(o netvirt.ELANInstance) jsonELANInstance {
-		return jsonELANInstance{o.Name, "elan:" + string(o.SegmentType), o.SegmentationID, false}
+		return jsonELANInstance{o.Name, "elan:" + string(o.SegmentType), o.SegmentationID, o.PhysicalNetwork, false}
 	}))
 }
 

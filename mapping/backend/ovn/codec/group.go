@@ -11,7 +11,7 @@
 //	head          group                                                  rows
 //	transit       Transit                                                Logical_Router, two Load_Balancer_Groups
 //	node          Node                                                   Load_Balancer_Group
-//	elan-instance ELANInstance                                           Logical_Switch
+//	elan-instance ELANInstance                                           Logical_Switch; with a physical network: Logical_Switch_Port, ACL
 //	vpn-instance  VPNInstance                                            Logical_Router, Load_Balancer_Group; with a transit: two
 //	                                                                     Logical_Router_Ports, two Logical_Router_Static_Routes
 //	node-network  NodeNetwork                                            Logical_Switch, Logical_Switch_Port, ACLs; on the transit: two

@@ -24,6 +24,8 @@ const (
 	idNamespace  = "coe-bridge/namespace"
 	idSegment    = "coe-bridge/segment-type"
 	idVNI        = "coe-bridge/segmentation-id"
+	idPhysical   = "coe-bridge/physical-network"
+	idSubnets    = "coe-bridge/subnets"
 	idRD         = "coe-bridge/route-distinguisher"
 	idTransit    = "coe-bridge/transit"
 	idVPN        = "coe-bridge/vpn"

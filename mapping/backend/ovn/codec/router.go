@@ -187,7 +187,8 @@ func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 
 // elanIDs returns external_ids with all fields of an elan-instance.
 func (c Codec) elanIDs(k netvirt.Key, o netvirt.ELANInstance) map[string]string {
-	return c.mark(k, "", idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10))
+	return c.mark(k, "", idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10),
+		idPhysical, o.PhysicalNetwork, idSubnets, string(o.Subnets))
 }
 
 // elan adds the switch of a namespace on a node. Its pods reach the services of
@@ -201,6 +202,9 @@ func (c byELAN) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, l
 		}
 	}
 	set.Add(s)
+	if o.PhysicalNetwork != "" {
+		c.localnet(set, k, o)
+	}
 }
 
 // placeUUID returns the UUID of the group of the load balancers whose endpoints depend on where the
@@ -245,8 +249,10 @@ func (c Codec) decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Obj
 // decodeELAN decodes the external_ids of elanIDs.
 func decodeELAN(head netvirt.Key, ids map[string]string) []netvirt.Object {
 	id, _ := strconv.ParseUint(ids[idVNI], 10, 32)
+	subnets, _ := parsePrefixes(ids[idSubnets])
 	return []netvirt.Object{netvirt.ELANInstance{
 		Name: head.Name, SegmentType: netvirt.SegmentType(ids[idSegment]), SegmentationID: uint32(id),
+		PhysicalNetwork: ids[idPhysical], Subnets: subnets,
 	}}
 }
 

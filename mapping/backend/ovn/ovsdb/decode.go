@@ -97,6 +97,11 @@ func (d *decoder) column(c *Column, r Row) error {
 		}
 	case **string:
 		return d.strings(c.refers, func(s string) { *v = &s })
+	case **int:
+		if d.PeekKind() == '0' { // none is an empty set
+			*v = new(int)
+			return d.integer(*v)
+		}
 	case *[]string:
 		return d.strings(c.refers, func(s string) {
 			if c.link {

@@ -79,6 +79,9 @@ func randomRow(r *rand.Rand, t *Table) Row {
 		case **string:
 			s := text()
 			*v = &s
+		case **int:
+			n := 1 + r.IntN(4000)
+			*v = &n
 		case *[]string:
 			*v = []string{"a" + text(), "b" + text()}
 		case *map[string]string:
@@ -107,6 +110,8 @@ func TestDecode(t *testing.T) {
 		"optional":         {`{"dhcpv4_options":["uuid","` + oneUUID + `"]}`, nb.LogicalSwitchPort{Dhcpv4Options: text(oneUUID)}},
 		"optional, in set": {`{"dhcpv4_options":["set",[["uuid","` + oneUUID + `"]]]}`, nb.LogicalSwitchPort{Dhcpv4Options: text(oneUUID)}},
 		"optional, none":   {`{"dhcpv4_options":["set",[]]}`, nb.LogicalSwitchPort{}},
+		"number":           {`{"tag":100}`, nb.LogicalSwitchPort{Tag: new(100)}},
+		"number, none":     {`{"tag":["set",[]]}`, nb.LogicalSwitchPort{}},
 		"map":              {`{"options":["map",[["a","b"],["c",""]]]}`, nb.LogicalSwitchPort{Options: map[string]string{"a": "b", "c": ""}}},
 		"empty map":        {`{"options":["map",[]]}`, nb.LogicalSwitchPort{}},
 		"whitespace":       {" { \"options\" : [ \"map\" , [ [ \"a\" ,\n\"b\" ] ] ] , \"name\" : \"x\" } ", nb.LogicalSwitchPort{Name: "x", Options: map[string]string{"a": "b"}}},

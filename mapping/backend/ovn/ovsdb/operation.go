@@ -158,6 +158,11 @@ func (c *Column) append(b []byte, r Row) []byte {
 			return appendSet(b, nil, c.refers)
 		}
 		return appendSet(b, []string{**v}, c.refers)
+	case **int:
+		if *v == nil {
+			return appendSet(b, nil, false)
+		}
+		return strconv.AppendInt(b, int64(**v), 10)
 	case *[]string:
 		return appendSet(b, *v, c.refers)
 	case *map[string]string:

@@ -67,7 +67,7 @@ func (t *Table) column(name []byte) *Column {
 	return nil
 }
 
-// of returns a pointer to the row's value: a *string, *bool, *int, **string for an
+// of returns a pointer to the row's value: a *string, *bool, *int, **string or **int for an
 // optional column, *[]string for a set or *map[string]string.
 func (c *Column) of(r Row) any {
 	return reflect.ValueOf(r.Value).Elem().Field(c.field).Addr().Interface()
@@ -83,6 +83,8 @@ func (c *Column) clear(r Row) {
 	case *int:
 		*v = 0
 	case **string:
+		*v = nil
+	case **int:
 		*v = nil
 	case *[]string:
 		*v = (*v)[:0]
@@ -102,6 +104,8 @@ func (c *Column) isDefault(r Row) bool {
 		return *v == 0
 	case **string:
 		return *v == nil
+	case **int:
+		return *v == nil
 	case *[]string:
 		return len(*v) == 0
 	case *map[string]string:
@@ -120,8 +124,9 @@ func (c *Column) same(a, b Row) bool {
 	case *int:
 		return *v == *c.of(b).(*int)
 	case **string:
-		w := *c.of(b).(**string)
-		return *v == w || *v != nil && w != nil && **v == *w
+		return sameOptional(*v, *c.of(b).(**string))
+	case **int:
+		return sameOptional(*v, *c.of(b).(**int))
 	case *[]string:
 		return slices.Equal(*v, *c.of(b).(*[]string))
 	case *map[string]string:
@@ -129,6 +134,8 @@ func (c *Column) same(a, b Row) bool {
 	}
 	return true
 }
+
+func sameOptional[V comparable](a, b *V) bool { return a == b || a != nil && b != nil && *a == *b }
 
 // sum returns the sum of what the column adds to an element.
 func (c *Column) sum(r Row, e element) (all Sum) {
@@ -148,6 +155,11 @@ func (c *Column) sum(r Row, e element) (all Sum) {
 	case **string:
 		if *v != nil {
 			e.key = **v
+			all = e.sum()
+		}
+	case **int:
+		if *v != nil {
+			e.key = strconv.Itoa(**v)
 			all = e.sum()
 		}
 	case *[]string:

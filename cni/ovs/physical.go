@@ -1,0 +1,68 @@
+package ovs
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Physical has the bridges of the physical networks that a node is connected to.
+type Physical struct {
+	Node    netip.Addr
+	Bridges map[string]string // by network
+}
+
+// NameOf returns the name that OVN has for a physical network at the node, which the OVN backend gives it too.
+func (p Physical) NameOf(network string) string { return "coe-" + network + p.suffix() }
+
+func (p Physical) suffix() string { return "@" + strings.ReplaceAll(p.Node.String(), ":", "-") }
+
+// owns reports whether a network of OVN is a physical network at the node.
+func (p Physical) owns(network string) bool {
+	return strings.HasPrefix(network, "coe-") && strings.HasSuffix(network, p.suffix())
+}
+
+func (p Physical) mappings() []string {
+	var all []string
+	for network, bridge := range p.Bridges {
+		all = append(all, p.NameOf(network)+":"+bridge)
+	}
+	slices.Sort(all)
+	return all
+}
+
+// KeepPhysical gives physical networks their bridges, also against changes by others, until ctx is done. It removes those of
+// physical networks that the node is not connected to any more. Other networks keep their bridges.
+func (s *Switch) KeepPhysical(ctx context.Context, p Physical) {
+	rows, stop := s.rows.listen(root)
+	defer stop()
+	var failure transition
+	for ctx.Err() == nil {
+		err := s.MapPhysical(ctx, p)
+		if failure.changed(err) && err != nil && ctx.Err() == nil {
+			s.log.Error("could not set the bridges of physical networks", "err", err)
+		}
+		again := time.NewTimer(manageAgain)
+		if err == nil {
+			again.Stop()
+		}
+		select {
+		case <-rows:
+		case <-again.C:
+		case <-ctx.Done():
+		}
+		again.Stop()
+		pause(ctx, manageGather)
+	}
+}
+
+// MapPhysical gives physical networks their bridges once.
+func (s *Switch) MapPhysical(ctx context.Context, p Physical) error {
+	if err := s.remap(ctx, p.owns, p.mappings()); err != nil {
+		return fmt.Errorf("set the bridges of physical networks: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package ovn_test
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+)
+
+// An elan-instance on a physical network has a port to it, under the name that the agent of its node knows, and reads back as it
+// was written.
+func TestLocalnetRows(t *testing.T) {
+	node := netip.MustParseAddr("fd00::1")
+	m := netvirt.Model{}
+	elan := netvirt.ELANInstance{
+		Name: netvirt.ELANName(node, "plant"), SegmentType: netvirt.SegmentVLAN, SegmentationID: 100, PhysicalNetwork: "cable",
+		Subnets: netvirt.NewPrefixList(netip.MustParsePrefix("10.50.0.0/24"), netip.MustParsePrefix("fd50::/64")),
+	}
+	m.Add(elan)
+	preview, err := ovn.Preview(m, "", ovn.LayoutELAN)
+	require.NoError(t, err)
+	var port, acl ovn.Row
+	for _, r := range preview.Rows() {
+		switch r.Table {
+		case "Logical_Switch_Port":
+			port = r
+		case "ACL":
+			acl = r
+		}
+	}
+	require.Equal(t, "fd00::1:plant/localnet", port.Name)
+	require.Equal(t, "localnet", port.Columns["type"])
+	require.Equal(t, 100, port.Columns["tag"])
+	require.Equal(t, map[string]string{"network_name": ovs.Physical{Node: node}.NameOf("cable")}, port.Columns["options"])
+	require.Equal(t, `inport == "fd00::1:plant/localnet" && (arp.tpa != 10.50.0.0/24 || ip4.src != 10.50.0.0/24 || ip4.dst != 10.50.0.0/24`+
+		` || ip6.src != {fd50::/64, fe80::/10, ::} || ip6.dst != {fd50::/64, fe80::/10, ff02::1:ff00:0/104})`, acl.Columns["match"])
+
+	elan.SegmentType, elan.SegmentationID, elan.Subnets = netvirt.SegmentFlat, 0, netvirt.NewPrefixList(netip.MustParsePrefix("10.50.0.0/24"))
+	m.Add(elan)
+	flat, err := ovn.Preview(m, "", ovn.LayoutELAN)
+	require.NoError(t, err)
+	for _, r := range flat.Rows() {
+		require.NotContains(t, r.Columns, "tag")
+		if r.Table == "ACL" {
+			require.Contains(t, r.Columns["match"], "|| ip6)")
+		}
+	}
+}
+
+// TestLocalnetChanges: an elan-instance gets a physical network, another VLAN, and none again. Nothing is left.
+func TestLocalnetChanges(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server)
+	overlay := netvirt.ELANInstance{Name: "192.0.2.1:plant", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000}
+	write(t, b, model(overlay))
+	before := server.Dump(t, tables...)
+	vlan := overlay
+	vlan.SegmentType, vlan.SegmentationID, vlan.PhysicalNetwork, vlan.Subnets = netvirt.SegmentVLAN, 100, "cable", "10.50.0.0/24,fd50::/64"
+	write(t, b, model(vlan))
+	require.Equal(t, "100", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
+	server.NBCtl(t, "set", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag=7")
+	write(t, b, model(vlan))
+	require.Equal(t, "100", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
+	vlan.SegmentType, vlan.SegmentationID = netvirt.SegmentFlat, 0
+	write(t, b, model(vlan))
+	require.Equal(t, "[]", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
+	write(t, b, model(overlay))
+	require.Equal(t, before, server.Dump(t, tables...))
+}
+
+func model(objects ...netvirt.Object) netvirt.Model {
+	m := netvirt.Model{}
+	m.Add(objects...)
+	return m
+}
