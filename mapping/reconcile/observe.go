@@ -37,8 +37,12 @@ const (
 	observeIdle    = 2 * time.Second
 )
 
-// observeShare bounds the share of the time that looks may take: one part of so many.
-const observeShare = 10
+// observeShare bounds the share of the time that looks may take: one part of so many. A look rests for observeRest at most: it can
+// have waited half a minute for a network that chose a leader, and the next one is quick.
+const (
+	observeShare = 10
+	observeRest  = 10 * time.Second
+)
 
 // observe looks at the network until ctx is done, if the backend is an Observer. It starts after
 // the first Read, and looks soon after each write, until everything is confirmed.
@@ -62,7 +66,7 @@ func (l *Loop) observe(ctx context.Context) {
 			wait = observeIdle
 		}
 		if err == nil { // a look that fails has waited for an answer
-			rest(ctx, (observeShare-1)*time.Since(begun))
+			rest(ctx, min((observeShare-1)*time.Since(begun), observeRest))
 		}
 		if l.awaitWrite(ctx, wait) {
 			wait = observeSoon

@@ -24,6 +24,7 @@ type lagging struct {
 	there, seen map[string]bool // interfaces in the network, and as Observe saw last; w.mu
 	asked       [][]string      // what was awaited at each look
 	fails       error
+	takes       time.Duration // of the next look
 }
 
 func newLagging() *lagging {
@@ -32,6 +33,9 @@ func newLagging() *lagging {
 
 // Observe implements reconcile.Observer.
 func (b *lagging) Observe(_ context.Context, awaited []string) (changed []string, err error) {
+	var takes time.Duration
+	b.set(func() { takes, b.takes = b.takes, 0 })
+	elapse(takes)
 	b.set(func() {
 		slices.Sort(awaited)
 		b.asked = append(b.asked, awaited)
@@ -210,6 +214,21 @@ func TestPaceOfLooks(t *testing.T) {
 		require.LessOrEqual(t, b.looks(), 66, "what does not come is awaited with patience")
 		elapse(1500 * time.Millisecond)
 		b.set(func() { require.Equal(t, []string{"shop:never"}, b.asked[0]) })
+	})
+}
+
+// TestSlowLook: a look that has waited for half a minute is followed by another one soon.
+func TestSlowLook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web")
+		l, _ := b.run(t)
+		elapse(5 * time.Second)
+		b.set(func() { b.takes = 30 * time.Second })
+		elapse(32 * time.Second)
+		b.comes("shop:web")
+		elapse(12 * time.Second)
+		require.Equal(t, []string{"shop", "shop:web"}, confirmed(l))
 	})
 }
 
