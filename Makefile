@@ -126,7 +126,7 @@ faults: deps
 
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
 test-odl: deps odl
-	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
+	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odlcluster ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
 
 # csit: run the Robot Framework suites (root); CONTROLLER=http://… tests a running OpenDaylight
 csit: deps

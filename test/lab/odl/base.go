@@ -12,7 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// stateRoot has a folder for every controller, with the name of its lab. It is on a disk, because a
+// stateRoot has a folder for every lab with its controllers, with the name of the lab. It is on a disk, because a
 // controller needs 300 MB.
 const stateRoot = "/var/tmp/coe-bridge-opendaylight"
 
@@ -35,26 +35,26 @@ func (b base) path(parts ...string) string {
 	return filepath.Join(append([]string{string(b)}, parts...)...)
 }
 
-// newBase creates the folder of a lab's controller from the installation. It removes the folders of removed
+// newBase creates the folder of a controller of a lab from the installation. It removes the folders of removed
 // labs.
-func newBase(lab *ovnhost.Lab, installed Installation) (base, error) {
+func newBase(lab *ovnhost.Lab, installed Installation, at site) (base, error) {
 	if err := removeDead(); err != nil {
 		return "", err
 	}
-	b := base(filepath.Join(stateRoot, filepath.Base(lab.Dir)))
-	if err := os.MkdirAll(stateRoot, 0o755); err != nil {
+	b := base(filepath.Join(stateRoot, filepath.Base(lab.Dir), at.name))
+	if err := os.MkdirAll(filepath.Dir(string(b)), 0o755); err != nil {
 		return "", fmt.Errorf("make folder of controllers: %w", err)
 	}
 	if err := os.Mkdir(string(b), 0o755); err != nil {
 		return "", fmt.Errorf("make folder of controller: %w", err)
 	}
-	if err := b.fill(installed.Karaf); err != nil {
+	if err := b.fill(installed.Karaf, at); err != nil {
 		return "", errors.Join(fmt.Errorf("fill folder of controller: %w", err), b.remove())
 	}
 	return b, nil
 }
 
-func (b base) fill(karaf string) error {
+func (b base) fill(karaf string, at site) error {
 	entries, err := os.ReadDir(karaf)
 	if err != nil {
 		return err
@@ -73,7 +73,7 @@ func (b base) fill(karaf string) error {
 			return err
 		}
 	}
-	if err := b.makePatient(); err != nil {
+	if err := b.configure(at); err != nil {
 		return err
 	}
 	return os.MkdirAll(b.path("data/tmp"), 0o755)
@@ -105,7 +105,8 @@ const (
 // start gives up, and works without its datastore.
 const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
 
-func (b base) makePatient() error {
+// configure writes the settings of the controller's actors and, of a member of a cluster, of its datastore.
+func (b base) configure(at site) error {
 	found, err := filepath.Glob(b.path(actorPattern))
 	if err != nil {
 		return err
@@ -120,7 +121,13 @@ func (b base) makePatient() error {
 	if err := os.MkdirAll(filepath.Dir(b.path(actorSettings)), 0o755); err != nil {
 		return err
 	}
-	return os.WriteFile(b.path(actorSettings), append(settings, patience...), 0o644)
+	if err := os.WriteFile(b.path(actorSettings), []byte(string(settings)+patience+at.actors()), 0o644); err != nil {
+		return err
+	}
+	if len(at.members) == 0 {
+		return nil
+	}
+	return os.WriteFile(b.path(shardSettings), []byte(at.shards()), 0o644)
 }
 
 // clear removes the leftovers of a killed controller. It renames the log, so that the next controller writes
@@ -152,6 +159,7 @@ func (b base) remove() error {
 	if err := os.RemoveAll(string(b)); err != nil {
 		return fmt.Errorf("remove folder of controller: %w", err)
 	}
+	_ = os.Remove(filepath.Dir(string(b))) // fails if the lab has other controllers
 	return nil
 }
 

@@ -18,7 +18,7 @@ const (
 	Password = "admin"
 )
 
-// Ports of a controller, at ovnhost.Central in the lab's network.
+// Ports of a controller.
 const (
 	restPort  = 8181
 	ovsdbPort = 6640
@@ -26,9 +26,6 @@ const (
 
 // startTimeout bounds a start. On an idle machine a controller needs half a minute, on a busy one ten times as long.
 const startTimeout = 12 * time.Minute
-
-// heap is the maximum size of a controller's Java heap.
-const heap = "2g"
 
 // Config configures a controller.
 type Config struct {
@@ -49,6 +46,7 @@ type Controller struct {
 	// Inside is its URL for programs in the lab's central namespace and on its hosts.
 	Inside string
 
+	site
 	release  Release
 	versions versions
 	progress io.Writer
@@ -73,34 +71,44 @@ func start(ctx context.Context, cfg Config) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{
-		Lab: cfg.Lab, Inside: fmt.Sprintf("http://%s:%d", ovnhost.Central, restPort),
-		release: cfg.Release, progress: cfg.Progress, client: &http.Client{Timeout: requestTimeout},
-	}
-	if c.versions, err = cfg.Release.versions(); err != nil {
+	c, err := newController(cfg, installed, alone)
+	if err != nil {
 		return nil, err
 	}
-	if c.base, err = newBase(cfg.Lab, installed); err != nil {
-		return nil, err
-	}
-	if c.relay, err = c.newRelay(); err != nil {
-		return nil, errors.Join(err, c.base.remove())
-	}
-	c.URL = c.relay.url()
 	if err := c.launch(ctx, installed); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
 	return c, nil
 }
 
+// newController returns a controller that does not run yet.
+func newController(cfg Config, installed Installation, at site) (*Controller, error) {
+	c := &Controller{
+		Lab: cfg.Lab, Inside: fmt.Sprintf("http://%s:%d", at.address, restPort),
+		site: at, release: cfg.Release, progress: cfg.Progress, client: &http.Client{Timeout: requestTimeout},
+	}
+	var err error
+	if c.versions, err = cfg.Release.versions(); err != nil {
+		return nil, err
+	}
+	if c.base, err = newBase(cfg.Lab, installed, at); err != nil {
+		return nil, err
+	}
+	if c.relay, err = c.newRelay(); err != nil {
+		return nil, errors.Join(err, c.base.remove())
+	}
+	c.URL = c.relay.url()
+	return c, nil
+}
+
 // launch starts the process for the first time.
 func (c *Controller) launch(ctx context.Context, installed Installation) (err error) {
 	c.process, err = c.Lab.Launch(ctx, ovnhost.Command{
-		Name: "opendaylight", Pod: ovnhost.CentralNamespace,
+		Name: c.name, Pod: c.namespace,
 		Argv: []string{c.base.path("bin/karaf"), "daemon"},
 		Env: []string{
-			"JAVA_HOME=" + installed.Java, "JAVA_MIN_MEM=256m", "JAVA_MAX_MEM=" + heap,
-			"EXTRA_JAVA_OPTS=-Djava.awt.headless=true -Djava.security.egd=file:/dev/./urandom",
+			"JAVA_HOME=" + installed.Java, "JAVA_MIN_MEM=256m", "JAVA_MAX_MEM=" + c.heap,
+			"EXTRA_JAVA_OPTS=-Djava.awt.headless=true -Djava.security.egd=file:/dev/./urandom" + c.options,
 		},
 	})
 	if err != nil {
@@ -114,7 +122,7 @@ func (c *Controller) launch(ctx context.Context, installed Installation) (err er
 
 // startAgain restarts a controller whose start has failed: on a busy machine a bundle may have timed out waiting for another.
 func (c *Controller) startAgain(ctx context.Context) error {
-	fmt.Fprintf(c.progress, "OpenDaylight %s has started in vain, and is started again\n", c.release)
+	fmt.Fprintf(c.progress, "OpenDaylight %s has started in vain, and is started again\n", c.title())
 	if err := c.Kill(); err != nil {
 		return err
 	}
@@ -138,7 +146,7 @@ func (c *Controller) Start(ctx context.Context) error {
 		err = c.startAgain(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("start OpenDaylight %s: %w", c.release, err)
+		return fmt.Errorf("start OpenDaylight %s: %w", c.title(), err)
 	}
 	return nil
 }

@@ -42,6 +42,32 @@ func ForTest(t testing.TB, release Release, hosts ...string) *Controller {
 // Alone is ForTest without a connection between the hosts' switches and the controller.
 func Alone(t testing.TB, release Release, hosts ...string) *Controller {
 	t.Helper()
+	lab := switches(t, hosts)
+	c, err := Start(t.Context(), Config{Lab: lab, Release: release, Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAtEnd(t, c)
+	return c
+}
+
+// Members is Alone for a cluster of three.
+func Members(t testing.TB, release Release, hosts ...string) []*Controller {
+	t.Helper()
+	lab := switches(t, hosts)
+	all, err := StartCluster(t.Context(), Config{Lab: lab, Release: release, Progress: t.Output()}, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range all {
+		closeAtEnd(t, c)
+	}
+	return all
+}
+
+// switches starts a lab of hosts with switches.
+func switches(t testing.TB, hosts []string) *ovnhost.Lab {
+	t.Helper()
 	SkipUnlessAsked(t)
 	if err := ovnhost.CleanupDead(); err != nil {
 		t.Fatal(err)
@@ -55,17 +81,16 @@ func Alone(t testing.TB, release Release, hosts ...string) *Controller {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closed(t, lab.Close()) })
-	c, err := Start(t.Context(), Config{Lab: lab, Release: release, Progress: t.Output()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	return lab
+}
+
+func closeAtEnd(t testing.TB, c *Controller) {
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Log(c.LastErrors())
 		}
 		closed(t, c.Close())
 	})
-	return c
 }
 
 func closed(t testing.TB, err error) {

@@ -41,7 +41,7 @@ func await(ctx context.Context, f func(context.Context) error) error {
 }
 
 // Managers returns the controller's address in the form of a switch's managers.
-func (c *Controller) Managers() string { return fmt.Sprintf("tcp:%s:%d", ovnhost.Central, ovsdbPort) }
+func (c *Controller) Managers() string { return fmt.Sprintf("tcp:%s:%d", c.address, ovsdbPort) }
 
 // Manage lets the controller manage a host's switch, and waits until it does.
 func (c *Controller) Manage(ctx context.Context, host *ovnhost.Host) error {

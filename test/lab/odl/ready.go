@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -24,10 +26,11 @@ var hopeless = []string{"Error installing boot features", "Failed, some bundles 
 
 var errHopeless = errors.New("not all of its bundles can start")
 
-// Limits of the excerpt of a controller's log.
+// Limits of the excerpts of a controller's logs.
 const (
-	logLines  = 15
-	worthShow = " | ERROR | "
+	maxPrinted = 1000 // bytes
+	logLines   = 15
+	worthShow  = " | ERROR | "
 )
 
 // awaitReady returns when the controller is ready, has ended, or takes too long.
@@ -41,16 +44,16 @@ func (c *Controller) awaitReady(ctx context.Context) error {
 	for {
 		err := c.ready(ctx)
 		if err == nil {
-			fmt.Fprintf(c.progress, "OpenDaylight %s is ready after %s\n", c.release, time.Since(start).Round(time.Second))
+			fmt.Fprintf(c.progress, "OpenDaylight %s is ready after %s\n", c.title(), time.Since(start).Round(time.Second))
 			return nil
 		}
 		if _, ended := c.process.PID(); ended != nil || errors.Is(err, errHopeless) {
-			return fmt.Errorf("%w; %s", errors.Join(ended, err), c.LastErrors())
+			return fmt.Errorf("%w; it printed: %s; %s", errors.Join(ended, err), c.printed(), c.LastErrors())
 		}
 		select {
 		case <-tick.C:
 		case <-report.C:
-			fmt.Fprintf(c.progress, "starting OpenDaylight %s: %s, %s\n", c.release, time.Since(start).Round(time.Second), err)
+			fmt.Fprintf(c.progress, "starting OpenDaylight %s: %s, %s\n", c.title(), time.Since(start).Round(time.Second), err)
 		case <-ctx.Done():
 			return fmt.Errorf("%w (%w); %s", ctx.Err(), err, c.LastErrors())
 		}
@@ -85,6 +88,15 @@ func (c *Controller) answers(ctx context.Context, path string) error {
 		err = fmt.Errorf("it answers %d to %s", status, path)
 	}
 	return err
+}
+
+// printed returns the end of what the process has printed.
+func (c *Controller) printed() string {
+	text, err := os.ReadFile(filepath.Join(c.Lab.Logs(), c.name+".log"))
+	if err != nil {
+		return err.Error()
+	}
+	return strings.TrimSpace(string(text[max(0, len(text)-maxPrinted):]))
 }
 
 // LastErrors returns the last errors of the controller's log, for people.

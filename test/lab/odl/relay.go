@@ -8,8 +8,6 @@ import (
 	"net"
 	"sync"
 	"time"
-
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // dialTimeout bounds a connection from the relay to the controller.
@@ -28,11 +26,11 @@ func (c *Controller) newRelay() (*relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for who asks the controller: %w", err)
 	}
-	address := fmt.Sprintf("%s:%d", ovnhost.Central, restPort)
+	address := fmt.Sprintf("%s:%d", c.address, restPort)
 	r := &relay{listener: listener, dial: func(ctx context.Context) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
-		return c.Lab.Dial(ctx, ovnhost.CentralNamespace, "tcp", address)
+		return c.Lab.Dial(ctx, c.namespace, "tcp", address)
 	}}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.stop = cancel

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/install"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -39,7 +40,7 @@ func (l *Lab) installPlugin(h *ovnhost.Host) error {
 func (l *Lab) agent(h *ovnhost.Host) []string {
 	return []string{
 		l.program(), "agent", "--bridge", l.URL(), "--node-address", h.Address.String(), "--user", agent, "--password-file", l.users.password(agent),
-		"--backend", "odl", "--ovs-manager", l.Controller.Managers(), "--ovs-db", h.OVSDB.Remote,
+		"--backend", "odl", "--ovs-manager", l.ofMembers((*odl.Controller).Managers), "--ovs-db", h.OVSDB.Remote,
 		"--socket", socket(h), "--state-dir", filepath.Join(h.Dir, "agent"), "--call-deadline", l.deadline.String(), "--sweep-interval", "5s",
 		"--ovs-run-dir", h.Dir,
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -29,7 +30,7 @@ func (l *Lab) StartBridge(ctx context.Context, isolation string) error {
 		Name: "coe-bridge", Pod: ovnhost.CentralNamespace,
 		Argv: []string{
 			l.program(), "serve", "--listen", strings.TrimPrefix(l.URL(), "http://"), "--auth-file", l.users.file(),
-			"--data-dir", l.users.path("data"), "--backend", "odl", "--odl-url", l.Controller.Inside, "--odl-auth-file", l.users.controller(),
+			"--data-dir", l.users.path("data"), "--backend", "odl", "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller(),
 			"--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "10s",
 		},
 		Ready: func(ctx context.Context) error {

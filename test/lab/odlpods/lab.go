@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
@@ -17,6 +18,8 @@ import (
 type Config struct {
 	// Controller manages the hosts of its lab once their agents connect the switches.
 	Controller *odl.Controller
+	// Others are the other members of the controller's cluster.
+	Others []*odl.Controller
 	// Bin is the directory with coe-bridge and coe-cni.
 	Bin string
 	// CallDeadline is the deadline of the agents' calls.
@@ -31,6 +34,8 @@ type Lab struct {
 	Bridge *ovnhost.Process
 	Agents map[string]*ovnhost.Process
 
+	// members are the controller and the other members of its cluster.
+	members  []*odl.Controller
 	bin      string
 	deadline time.Duration
 	users    users
@@ -57,6 +62,7 @@ func Start(ctx context.Context, cfg Config) (*Lab, error) {
 func New(ctx context.Context, cfg Config) (*Lab, error) {
 	l := &Lab{
 		Lab: cfg.Controller.Lab, Controller: cfg.Controller, Agents: map[string]*ovnhost.Process{}, deadline: cfg.CallDeadline,
+		members: append([]*odl.Controller{cfg.Controller}, cfg.Others...),
 	}
 	var err error
 	if l.bin, err = filepath.Abs(cfg.Bin); err != nil {
@@ -69,6 +75,15 @@ func New(ctx context.Context, cfg Config) (*Lab, error) {
 	}
 	l.users = users{filepath.Join(l.Dir, "bridge")}
 	return l, l.users.write(ctx, l.program())
+}
+
+// ofMembers joins what f returns for each member of the cluster.
+func (l *Lab) ofMembers(f func(*odl.Controller) string) string {
+	all := make([]string, len(l.members))
+	for i, c := range l.members {
+		all[i] = f(c)
+	}
+	return strings.Join(all, ",")
 }
 
 func (l *Lab) program() string { return filepath.Join(l.bin, "coe-bridge") }

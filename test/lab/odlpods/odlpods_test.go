@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -19,7 +16,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
-	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 // deadline is the deadline of the agents' calls. In the test one call exceeds it.
@@ -29,7 +25,7 @@ const deadline = 30 * time.Second
 // packets through the programmed flows. It uses the bridge, an agent on each of two hosts, and the CNI plugin.
 func TestPodsOnRealOpenDaylight(t *testing.T) {
 	odl.SkipUnlessAsked(t)
-	bin := programs(t)
+	bin := odlpods.Programs(t)
 	for _, release := range odl.Releases() {
 		t.Run(string(release), func(t *testing.T) {
 			w := &world{t: t}
@@ -55,19 +51,6 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("the hosts are cleaned up", w.testCleanUp)
 		})
 	}
-}
-
-// programs builds coe-bridge and coe-cni.
-func programs(t *testing.T) (dir string) {
-	t.Helper()
-	dir = t.TempDir()
-	_, err := serve.Build(t.Context(), dir)
-	require.NoError(t, err)
-	build := exec.CommandContext(t.Context(), "go", "build", "-trimpath", "-buildvcs=false", "-o", filepath.Join(dir, "coe-cni"), "github.com/coe-bridge/coe-bridge/cmd/coe-cni")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	return dir
 }
 
 // world is a lab with pods that are plugged in.

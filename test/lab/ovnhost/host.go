@@ -110,17 +110,29 @@ func underlayLink(i int) string { return "u" + strconv.Itoa(i) }
 // userspace datapath of the switch reads too: others would take the MAC address of the link for that of the bridge, and the
 // switches of other hosts would lead their tunnels there, where nothing takes the packets.
 func (l *Lab) joinUnderlay(ctx context.Context, i int, host string) error {
-	peer, err := netns.GetFromName(host)
+	if err := l.linkToUnderlay(underlayLink(i), host); err != nil {
+		return err
+	}
+	_, err := output(ctx, "ip", "netns", "exec", host, "sysctl", "--quiet", "--write",
+		"net.ipv4.conf."+hostLink+".arp_ignore=8", "net.ipv6.conf."+hostLink+".disable_ipv6=1")
 	if err != nil {
-		return fmt.Errorf("open namespace %s: %w", host, err)
+		return fmt.Errorf("silence link %s: %w", hostLink, err)
+	}
+	return withLinks(host, func(h *netlink.Handle) error { return setUp(h, hostLink) })
+}
+
+// linkToUnderlay creates a link between a namespace and the underlay. Its central end has the name and is up.
+func (l *Lab) linkToUnderlay(name, namespace string) error {
+	peer, err := netns.GetFromName(namespace)
+	if err != nil {
+		return fmt.Errorf("open namespace %s: %w", namespace, err)
 	}
 	defer func() { _ = peer.Close() }()
-	err = withLinks(l.Namespace(CentralNamespace), func(h *netlink.Handle) error {
+	return withLinks(l.Namespace(CentralNamespace), func(h *netlink.Handle) error {
 		bridge, err := h.LinkByName(underlayBridge)
 		if err != nil {
 			return fmt.Errorf("find bridge %s: %w", underlayBridge, err)
 		}
-		name := underlayLink(i)
 		link := netlink.NewVeth(netlink.LinkAttrs{Name: name, MasterIndex: bridge.Attrs().Index})
 		link.PeerName, link.PeerNamespace = hostLink, netlink.NsFd(peer)
 		if err := h.LinkAdd(link); err != nil {
@@ -128,15 +140,6 @@ func (l *Lab) joinUnderlay(ctx context.Context, i int, host string) error {
 		}
 		return setUp(h, name)
 	})
-	if err != nil {
-		return err
-	}
-	_, err = output(ctx, "ip", "netns", "exec", host, "sysctl", "--quiet", "--write",
-		"net.ipv4.conf."+hostLink+".arp_ignore=8", "net.ipv6.conf."+hostLink+".disable_ipv6=1")
-	if err != nil {
-		return fmt.Errorf("silence link %s: %w", hostLink, err)
-	}
-	return withLinks(host, func(h *netlink.Handle) error { return setUp(h, hostLink) })
 }
 
 // managers lets the database of a host connect to the managers in it.

@@ -1,0 +1,68 @@
+// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. The leader is killed, while pods come and go.
+package odlcluster
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
+)
+
+// configShard is the shard with the entries of the bridge.
+const configShard = "default-config"
+
+// TestClusterOnRealOpenDaylight tests pods on two hosts that a cluster of three members programs, from the POST of a client to
+// packets.
+func TestClusterOnRealOpenDaylight(t *testing.T) {
+	odl.SkipUnlessAsked(t)
+	bin := odlpods.Programs(t)
+	begun := time.Now()
+	members := odl.Members(t, odl.Oxygen, "host1", "host2")
+	t.Logf("three members are ready after %s", time.Since(begun).Round(time.Second))
+	lab, err := odlpods.Start(t.Context(), odlpods.Config{Controller: members[0], Others: members[1:], Bin: bin, CallDeadline: callDeadline})
+	require.NoError(t, err)
+	w := &world{t: t, lab: lab, members: members}
+	w.step("pods are plugged in, and all reach all", w.testPods)
+	w.step("the leader is killed", w.testKilled)
+	w.step("pods are unplugged", w.testUnplugged)
+}
+
+// testPods plugs pods in. Each switch is connected to all members.
+func (w *world) testPods() {
+	for i, host := range []string{"host1", "host2", "host1"} {
+		w.plug(w.newPod([]string{"web", "web", "shop"}[i], host))
+	}
+	w.awaitConnections(len(w.members))
+	w.requireAll()
+	w.logMemory()
+}
+
+// testKilled kills the member that leads the shard with the entries of the bridge. The packets of running pods go on. A new pod is
+// plugged in, and another one goes.
+func (w *world) testKilled() {
+	leader := w.leader()
+	w.flow(func() {
+		require.NoError(w.t, leader.Kill())
+		written := w.startScript()
+		w.requireNewPod()
+		written()
+		w.unplug(w.pods[2])
+		w.pods = slices.Delete(w.pods, 2, 3)
+	})
+	w.awaitConnections(len(w.members) - 1)
+	w.requireAll()
+}
+
+// testUnplugged unplugs and deletes all pods. The datastore has nothing of them.
+func (w *world) testUnplugged() {
+	for _, p := range w.pods {
+		w.unplug(p)
+	}
+	w.pods = nil
+	w.await("the datastore is empty", func(ctx context.Context) error { return w.hasOnly(ctx) })
+}

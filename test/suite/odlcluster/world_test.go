@@ -1,0 +1,256 @@
+package odlcluster
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+const (
+	// callDeadline is the deadline of the agents' calls.
+	callDeadline = time.Minute
+	// afterFault is the time within which a new pod must be plugged in after the last fault, on a machine at a quarter of its speed.
+	afterFault = 4 * time.Minute
+	// longestGap is the longest time for which pods that run may lose packets while members come and go.
+	longestGap = 10 * time.Second
+)
+
+// world is a cluster with a bridge, two hosts, and the pods that are plugged in.
+type world struct {
+	t       *testing.T
+	lab     *odlpods.Lab
+	members []*odl.Controller
+	pods    []odlpods.Plugged
+	count   int // of all pods
+}
+
+// step runs a part of the test. It needs the earlier parts.
+func (w *world) step(name string, do func()) {
+	w.t.Helper()
+	whole := w.t
+	defer func() { w.t = whole }()
+	if !whole.Run(name, func(t *testing.T) { w.t = t; do() }) {
+		whole.FailNow()
+	}
+}
+
+func (w *world) newPod(namespace, host string) odlpods.Pod {
+	w.count++
+	return odlpods.Pod{Namespace: namespace, Name: "pod" + strconv.Itoa(w.count), Host: host, UID: fmt.Sprintf("c1000000-c0e0-4000-8000-%012d", w.count)}
+}
+
+func (w *world) await(what string, f func(context.Context) error) {
+	w.t.Helper()
+	require.NoError(w.t, odlpods.Await(w.t.Context(), f), what)
+}
+
+// plug creates a pod, and plugs it in. A call that fails at its deadline is repeated, as runtimes do.
+func (w *world) plug(p odlpods.Pod) odlpods.Plugged {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), afterFault)
+	defer cancel()
+	require.NoError(w.t, w.lab.ApplyPods(ctx, p))
+	plugged, err := w.lab.Plug(ctx, p)
+	for err != nil && ctx.Err() == nil {
+		w.t.Logf("%s: %v", p, err)
+		plugged, err = w.lab.Add(ctx, p)
+	}
+	require.NoError(w.t, err)
+	w.pods = append(w.pods, plugged)
+	return plugged
+}
+
+func (w *world) unplug(p odlpods.Plugged) {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p.Pod))
+}
+
+// requireAll requires that all pods reach all, and that the bridge is in sync.
+func (w *world) requireAll() {
+	w.t.Helper()
+	for _, from := range w.pods {
+		for _, to := range w.pods {
+			require.NoError(w.t, w.lab.Reach(w.t.Context(), from.Pod, to.Address))
+		}
+	}
+	w.await("the bridge is in sync", func(ctx context.Context) error {
+		said, err := w.lab.Ask(ctx, "status")
+		if err == nil && !strings.Contains(said, "odl: in sync") {
+			err = errors.New(said)
+		}
+		return err
+	})
+	w.await("nothing is doubled", func(ctx context.Context) error { return w.hasOnly(ctx) })
+}
+
+// requireNewPod plugs a pod in, which reaches another one, and logs how long this takes.
+func (w *world) requireNewPod() {
+	w.t.Helper()
+	begun := time.Now()
+	p := w.plug(w.newPod("shop", "host2"))
+	added := time.Since(begun)
+	require.NoError(w.t, w.lab.Reach(w.t.Context(), p.Pod, w.pods[1].Address))
+	w.t.Logf("a new pod has its network after %.1f s, and is answered after %.1f s", added.Seconds(), time.Since(begun).Seconds())
+}
+
+// resident matches the resident memory of a process.
+var resident = regexp.MustCompile(`(?m)^VmRSS.*$`)
+
+// answered matches a line of ping about an answer.
+var answered = regexp.MustCompile(`^\[(\d+\.\d+)\] .*icmp_seq=(\d+)`)
+
+// flow sends pings from the first pod to the second, which is on the other host, while do runs. It logs what was lost.
+func (w *world) flow(do func()) {
+	w.t.Helper()
+	name := "flow" + strconv.Itoa(w.count)
+	flow, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
+		Name: name, Pod: w.pods[0].String(), Argv: []string{"ping", "-n", "-D", "-i", "0.1", w.pods[1].Address.String()},
+	})
+	require.NoError(w.t, err)
+	do()
+	require.NoError(w.t, flow.Terminate())
+	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), name+".log"))
+	require.NoError(w.t, err)
+	var last, before float64
+	var number, got int
+	var gap float64
+	for line := range strings.Lines(string(text)) {
+		fields := answered.FindStringSubmatch(line)
+		if fields == nil {
+			continue
+		}
+		got++
+		if last, err = strconv.ParseFloat(fields[1], 64); err == nil {
+			number, err = strconv.Atoi(fields[2])
+		}
+		require.NoError(w.t, err)
+		if before > 0 {
+			gap = max(gap, last-before)
+		}
+		before = last
+	}
+	w.t.Logf("running pods: %d of %d packets lost, and none answered for %.1f s at most", number-got, number, gap)
+	require.NotZero(w.t, got)
+	require.Less(w.t, time.Duration(gap*float64(time.Second)), longestGap)
+}
+
+func (w *world) leader() *odl.Controller {
+	w.t.Helper()
+	leader, err := odl.Leader(w.members, configShard)
+	require.NoError(w.t, err)
+	return leader
+}
+
+// logMemory logs the memory that each member occupies.
+func (w *world) logMemory() {
+	w.t.Helper()
+	for _, c := range w.members {
+		pid, err := c.Process().PID()
+		require.NoError(w.t, err)
+		status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		require.NoError(w.t, err)
+		w.t.Logf("%s: resident %s", c.Name(), resident.FindString(string(status)))
+	}
+}
+
+// awaitConnections waits until each switch is connected to so many members, for OVSDB and OpenFlow.
+func (w *world) awaitConnections(n int) {
+	w.t.Helper()
+	w.await("the switches are connected", func(ctx context.Context) error {
+		for _, h := range w.lab.Hosts {
+			for _, table := range []string{"Manager", "Controller"} {
+				out, err := h.VSCtl(ctx, "--bare", "--columns=is_connected", "list", table)
+				if err != nil {
+					return err
+				}
+				if got := strings.Count(out, "true"); got != n {
+					return fmt.Errorf("%s has %d connections in table %s, want %d", h.Name, got, table, n)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// running returns a member that runs.
+func (w *world) running() *odl.Controller {
+	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil })]
+}
+
+// startScript writes an entry directly, as often as the cluster does not accept it, and logs how long that takes. The result
+// awaits it, and removes the entry.
+func (w *world) startScript() (await func()) {
+	begun := time.Now()
+	c := w.running()
+	const path, body = "/restconf/config/elan:elan-instances/elan-instance/script", `{"elan-instance":[{"elan-instance-name":"script"}]}`
+	done := make(chan error, 1)
+	go func() {
+		done <- odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+			status, answer, err := c.Request(ctx, http.MethodPut, path, body)
+			if err == nil && status/100 != 2 {
+				err = fmt.Errorf("%d: %s", status, answer)
+			}
+			w.t.Logf("after %.1f s: %s answers a script: %v", time.Since(begun).Seconds(), c.Name(), err)
+			return err
+		})
+	}()
+	return func() {
+		require.NoError(w.t, <-done)
+		_, _, err := c.Request(w.t.Context(), http.MethodDelete, path, "")
+		require.NoError(w.t, err)
+	}
+}
+
+// hasOnly fails unless the config datastore has the interfaces of all pods that are plugged in, and of no other pods.
+func (w *world) hasOnly(ctx context.Context) error {
+	var want []string
+	for _, p := range w.pods {
+		want = append(want, p.String())
+	}
+	slices.Sort(want)
+	for _, list := range []struct{ path, list, key string }{
+		{"ietf-interfaces:interfaces", "interface", "name"},
+		{"elan:elan-interfaces", "elan-interface", "name"},
+		{"l3vpn:vpn-interfaces", "vpn-interface", "name"},
+	} {
+		status, answer, err := w.running().Request(ctx, http.MethodGet, "/restconf/config/"+list.path, "")
+		if err != nil {
+			return err
+		}
+		var all map[string]map[string][]map[string]any
+		if status != http.StatusNotFound && json.Unmarshal(answer, &all) != nil {
+			return fmt.Errorf("%d: %s", status, answer)
+		}
+		var got []string
+		for _, container := range all {
+			for _, e := range container[list.list] {
+				name, _ := e[list.key].(string)
+				if strings.HasPrefix(name, "web:") || strings.HasPrefix(name, "shop:") {
+					got = append(got, name)
+				}
+			}
+		}
+		slices.Sort(got)
+		if !slices.Equal(got, want) {
+			return fmt.Errorf("%s has %v, want %v", list.path, got, want)
+		}
+	}
+	return nil
+}
