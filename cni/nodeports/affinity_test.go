@@ -85,8 +85,9 @@ func testAffinity(w *world) {
 	w.sync(false, direct("tcp", 30080, pods...))
 }
 
-// fillClients fills the set of clients, which has some. An addition that is too large adds nothing.
+// fillClients fills the set of clients. An addition that is too large adds nothing.
 func (w *world) fillClients() {
+	w.run(w.node, "nft flush set ip "+nodeports.TableName+" clients") // a client whose time is over would make room
 	const most, each = 1 << 16, 1 << 10
 	sizes := slices.Repeat([]int{each}, most/each)
 	for size := each / 2; size > 0; size /= 2 {
