@@ -87,7 +87,7 @@ func testAffinity(w *world) {
 
 // fillClients fills the set of clients. An addition that is too large adds nothing.
 func (w *world) fillClients() {
-	w.run(w.node, "nft flush set ip "+nodeports.TableName+" clients") // a client whose time is over would make room
+	w.run(w.node, "nft flush set ip "+nodeports.TableName+" clients") // a client whose time ends would leave a place
 	const most, each = 1 << 16, 1 << 10
 	sizes := slices.Repeat([]int{each}, most/each)
 	for size := each / 2; size > 0; size /= 2 {
