@@ -60,7 +60,7 @@ func PinnedTo(gateways []*Gateway, a netip.Addr) (to *Gateway) {
 			to, bits = g, 0
 		}
 		for _, p := range g.Pinned {
-			if p.Contains(a) && p.Bits() > bits {
+			if p.Contains(a) && g.Leads(a) && p.Bits() > bits {
 				to, bits = g, p.Bits()
 			}
 		}

@@ -103,6 +103,12 @@ func (s Settings) noGateways(network netvirt.NodeNetwork) (coe.Reason, string) {
 	return "", ""
 }
 
+// HasGateways reports whether pods leave by gateways, once nodes have management ports.
+func (s Settings) HasGateways() bool {
+	reason, _ := s.noGateways(netvirt.NodeNetwork{})
+	return reason == coe.Waiting
+}
+
 // gateway adds a gateway to the model. One that cannot work keeps its pods inside the network: these leave
 // with a certain address, or not at all.
 func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) []coe.Problem {

@@ -53,7 +53,7 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// The bridges of physical networks at the node are replaced as a whole. Those of other networks stay.
+// The bridges of physical networks at the node are replaced as a whole, with those at a former address of the node. Those of other networks stay.
 func TestMapPhysical(t *testing.T) {
 	n := newNode(t, ovs.OVN)
 	is := func(want string) {
@@ -65,7 +65,7 @@ func TestMapPhysical(t *testing.T) {
 		}, 10*time.Second, 10*time.Millisecond)
 	}
 	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="physnet1:br-x,coe-gateway:breth1,coe-old@fd00--1:br-old,coe-plant@fd00--2:br-y"`)
-	const others = "physnet1:br-x,coe-gateway:breth1,coe-plant@fd00--2:br-y"
+	const others = "physnet1:br-x,coe-gateway:breth1"
 	is("physnet1:br-x,coe-gateway:breth1,coe-old@fd00--1:br-old,coe-plant@fd00--2:br-y")
 	p := ovs.Physical{Node: netip.MustParseAddr("fd00::1"), Bridges: map[string]string{"plant": "br-a", "lab": "br-b"}}
 	require.NoError(t, n.MapPhysical(n.within(), p))

@@ -16,13 +16,14 @@ type Physical struct {
 }
 
 // NameOf returns the name that OVN has for a physical network at the node, which the OVN backend gives it too.
-func (p Physical) NameOf(network string) string { return "coe-" + network + p.suffix() }
+func (p Physical) NameOf(network string) string {
+	return "coe-" + network + "@" + strings.ReplaceAll(p.Node.String(), ":", "-")
+}
 
-func (p Physical) suffix() string { return "@" + strings.ReplaceAll(p.Node.String(), ":", "-") }
-
-// owns reports whether a network of OVN is a physical network at the node.
-func (p Physical) owns(network string) bool {
-	return strings.HasPrefix(network, "coe-") && strings.HasSuffix(network, p.suffix())
+// isPhysical reports whether a network of OVN is a physical network at this node, also by a former address: another node can have
+// that now.
+func isPhysical(network string) bool {
+	return strings.HasPrefix(network, "coe-") && strings.Contains(network, "@")
 }
 
 func (p Physical) mappings() []string {
@@ -61,7 +62,7 @@ func (s *Switch) KeepPhysical(ctx context.Context, p Physical) {
 
 // MapPhysical gives physical networks their bridges once.
 func (s *Switch) MapPhysical(ctx context.Context, p Physical) error {
-	if err := s.remap(ctx, p.owns, p.mappings()); err != nil {
+	if err := s.remap(ctx, isPhysical, p.mappings()); err != nil {
 		return fmt.Errorf("set the bridges of physical networks: %w", err)
 	}
 	return nil

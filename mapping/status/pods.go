@@ -106,7 +106,7 @@ func (t Tracer) egressOf(namespace string) func(*coe.Pod) string {
 
 // gatewaysOf returns the nodes of the gateways by which a pod leaves. A pod of an EgressIP leaves by none.
 func (t Tracer) gatewaysOf(p *Pod) (nodes []netip.Addr) {
-	if p.EgressIP != "" || !t.Kinds.Has(netvirt.KindGateway) {
+	if p.EgressIP != "" || !t.Settings.HasGateways() {
 		return nil
 	}
 	all := t.Store.Gateways()

@@ -12,13 +12,14 @@ import (
 )
 
 // CheckPhysical returns an error if a subnet of a physical network has another use: a pool of another namespace, or a range of
-// nodes or services.
+// nodes or services. The pools with the names of dhcppool.DefaultNetwork and coe.ServicePool serve others too.
 func CheckPhysical(all coe.PhysicalNetworks, pools []dhcppool.Pool, nodes ipam.NodesConfig) error {
 	ranges := nodes.Ranges()
 	for _, p := range all {
 		for _, subnet := range p.Subnets {
 			for _, pool := range pools {
-				if pool.Subnet.Overlaps(subnet) && pool.Network != p.Namespace && !strings.HasSuffix(pool.Network, ":"+p.Namespace) {
+				own := pool.Network == p.Namespace && pool.Network != dhcppool.DefaultNetwork && pool.Network != coe.ServicePool
+				if pool.Subnet.Overlaps(subnet) && !own && !strings.HasSuffix(pool.Network, ":"+p.Namespace) {
 					return fmt.Errorf("--physical-network: subnet %s of namespace %s overlaps --pool %s of network-id %q, whose pods are elsewhere: choose another pool, or another subnet",
 						subnet, p.Namespace, pool.Subnet, pool.Network)
 				}

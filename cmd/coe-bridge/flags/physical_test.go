@@ -18,8 +18,11 @@ func TestPhysicalNetwork(t *testing.T) {
 		"the network of the nodes": {[]string{"--node-network", "10.50.0.0/16"}, "overlaps"},
 		"cluster addresses":        {[]string{"--service-network", "10.50.0.0/25"}, "overlaps"},
 		"layout node":              {[]string{"--ovn-layout", "node"}, "needs --backend ovn with --ovn-layout elan"},
-		"two of a namespace":       {[]string{"--physical-network", "plant=other,subnet=10.60.0.0/24"}, "namespace plant has two physical networks"},
-		"no subnet":                {[]string{"--physical-network", "lab=other"}, "name the subnet"},
+		"the pool of all": {
+			[]string{"--physical-network", "default=other,subnet=10.60.0.0/24", "--pool", "10.60.0.0/16"}, `overlaps --pool 10.60.0.0/16 of network-id "default"`,
+		},
+		"two of a namespace": {[]string{"--physical-network", "plant=other,subnet=10.60.0.0/24"}, "namespace plant has two physical networks"},
+		"no subnet":          {[]string{"--physical-network", "lab=other"}, "name the subnet"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var (

@@ -124,8 +124,13 @@ func (f *onNode) physicalBridges() (p ovs.Physical, err error) {
 		return p, errors.New("--physical-bridge is given with --backend odl: only OVN has physical networks")
 	}
 	p.Bridges = f.physical
+	networks := map[string]string{}
 	for network, bridge := range f.physical {
+		other, twice := networks[bridge]
+		networks[bridge] = network
 		switch {
+		case twice:
+			return p, fmt.Errorf("--physical-bridge: networks %s and %s have one bridge, %s: give it one name, because equal VLANs of both would be one network", min(network, other), max(network, other), bridge)
 		case network == "" || bridge == "" || strings.ContainsAny(network+bridge, ":,@"):
 			return p, fmt.Errorf("--physical-bridge %s=%s: want NETWORK=BRIDGE, without colons, commas and at signs", network, bridge)
 		case bridge == f.ovsBridge:

@@ -3,6 +3,7 @@ package odl
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -74,9 +75,19 @@ func (w *write) identify(ctx context.Context) error {
 	return nil
 }
 
-// renewIdentity writes the identity that the datastore has.
+// errAnotherDatastore is why an identity is not renewed.
+var errAnotherDatastore = errors.New("it has another datastore than before")
+
+// renewIdentity writes the identity that the datastore has, unless that is another one than before.
 func (w *write) renewIdentity(ctx context.Context) error {
-	body, err := identityBody(w.mirror.identity)
+	is, err := w.readIdentity(ctx)
+	if err == nil && is != w.mirror.identity {
+		err = errAnotherDatastore
+	}
+	if err != nil {
+		return err
+	}
+	body, err := identityBody(is)
 	if err != nil {
 		return err
 	}

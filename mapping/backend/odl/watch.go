@@ -135,7 +135,7 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	if err != nil {
 		b.log.Debug("compare with OpenDaylight", "err", err)
 		if len(b.urls) > 1 && b.acquire(ctx) == nil {
-			if b.session == s {
+			if b.session == s && b.mirror == m { // it was not read meanwhile
 				b.discard()
 			}
 			b.release()
