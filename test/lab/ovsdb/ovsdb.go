@@ -104,11 +104,18 @@ func (p *Process) dump(t testing.TB, tables []string) string {
 	t.Helper()
 	var dump bytes.Buffer
 	for _, table := range tables {
-		out, err := exec.Command("ovsdb-client", "--timeout=10", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
+		out, err := p.dumpTable(table)
+		if err != nil { // a server that has just started can close its connections once
+			out, err = p.dumpTable(table)
+		}
 		require.NoError(t, err, "dump %s: %s", table, out)
 		fmt.Fprintf(&dump, "%s", out)
 	}
 	return dump.String()
+}
+
+func (p *Process) dumpTable(table string) ([]byte, error) {
+	return exec.Command("ovsdb-client", "--timeout=10", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
 }
 
 // NBCtl runs ovn-nbctl on the database, like an external writer, and returns its output.
