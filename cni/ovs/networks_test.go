@@ -53,7 +53,8 @@ func TestMap(t *testing.T) {
 	}
 }
 
-// The bridges of physical networks at the node are replaced as a whole, with those at a former address of the node. Those of other networks stay.
+// MapPhysical replaces all bridge mappings of physical networks, also those with a former address of the node. It keeps the
+// mappings of other networks.
 func TestMapPhysical(t *testing.T) {
 	n := newNode(t, ovs.OVN)
 	is := func(want string) {

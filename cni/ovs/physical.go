@@ -35,8 +35,8 @@ func (p Physical) mappings() []string {
 	return all
 }
 
-// KeepPhysical gives physical networks their bridges, also against changes by others, until ctx is done. It removes those of
-// physical networks that the node is not connected to any more. Other networks keep their bridges.
+// KeepPhysical writes the bridge mappings of physical networks, and restores them when another program has changed them, until
+// ctx is done. It removes the mappings of networks that the node has left. It keeps the mappings of other networks.
 func (s *Switch) KeepPhysical(ctx context.Context, p Physical) {
 	rows, stop := s.rows.listen(root)
 	defer stop()
