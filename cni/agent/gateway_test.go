@@ -7,7 +7,10 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -119,10 +122,12 @@ func (w *world) gatewayCommand(host string, args ...string) []string {
 }
 
 // killedGateway runs coe-bridge gateway on a host again and again, and kills it whenever it has changed something, until it
-// has nothing to do. The first time it kills the agent of the host too, which starts again afterwards.
+// has nothing to do. The first time it kills the agent of the host too, which starts again afterwards. It kills the command
+// before the answer to its write at the bridge, and after other changes if the command has not ended by then.
 func (w *world) killedGateway(host string, args ...string) {
 	w.t.Helper()
 	kills := 0
+	args = append(slices.Clone(args), "--server", w.unanswered(host))
 	for before := ""; before != w.state(host); {
 		before = w.state(host)
 		ctx, kill := context.WithCancel(w.t.Context())
@@ -152,6 +157,36 @@ func (w *world) killedGateway(host string, args ...string) {
 	}
 	require.Positive(w.t, kills)
 	require.NoError(w.t, w.agents[host].Start(w.t.Context()))
+}
+
+// unanswered returns the URL of a server in a host that forwards all requests to the bridge, and does not answer those that
+// have written. A dry run and an error are answered.
+func (w *world) unanswered(host string) string {
+	w.t.Helper()
+	to, err := url.Parse(w.bridge.Bridge().URL())
+	require.NoError(w.t, err)
+	proxy := httputil.NewSingleHostReverseProxy(to)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet || r.URL.Query().Has("dry-run") {
+			proxy.ServeHTTP(rw, r)
+			return
+		}
+		answer := httptest.NewRecorder()
+		proxy.ServeHTTP(answer, r)
+		if answer.Code >= 300 {
+			http.Error(rw, answer.Body.String(), answer.Code)
+			return
+		}
+		<-r.Context().Done()
+	}))
+	inHost(w.t, w.lab.Namespace(host), func() {
+		_ = server.Listener.Close()
+		server.Listener, err = net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(w.t, err)
+	})
+	server.Start()
+	w.t.Cleanup(server.Close)
+	return server.URL
 }
 
 // mustGateway is gateway, whose output must contain a text.
