@@ -37,12 +37,9 @@ const (
 	observeIdle    = 2 * time.Second
 )
 
-// observeShare bounds the share of the time that looks may take: one part of so many. A look rests for observeRest at most: it can
-// have waited half a minute for a network that chose a leader, and the next one is quick.
-const (
-	observeShare = 10
-	observeRest  = 10 * time.Second
-)
+// observeShare bounds the share of the time that looks may take: one part of so many. The rest after a look depends on the quicker
+// one of the last two looks. A single look can have waited half a minute for a network that elects a leader.
+const observeShare = 10
 
 // observe looks at the network until ctx is done, if the backend is an Observer. It starts after
 // the first Read, and looks soon after each write, until everything is confirmed.
@@ -53,6 +50,7 @@ func (l *Loop) observe(ctx context.Context) {
 	for !l.wasRead() && ctx.Err() == nil {
 		l.awaitWrite(ctx, observeSoon)
 	}
+	var before time.Duration
 	for wait := observeSoon; ctx.Err() == nil; {
 		begun := time.Now()
 		awaited := l.awaited()
@@ -66,7 +64,9 @@ func (l *Loop) observe(ctx context.Context) {
 			wait = observeIdle
 		}
 		if err == nil { // a look that fails has waited for an answer
-			rest(ctx, min((observeShare-1)*time.Since(begun), observeRest))
+			took := time.Since(begun)
+			rest(ctx, (observeShare-1)*min(took, before))
+			before = took
 		}
 		if l.awaitWrite(ctx, wait) {
 			wait = observeSoon

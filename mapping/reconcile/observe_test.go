@@ -24,7 +24,7 @@ type lagging struct {
 	there, seen map[string]bool // interfaces in the network, and as Observe saw last; w.mu
 	asked       [][]string      // what was awaited at each look
 	fails       error
-	takes       time.Duration // of the next look
+	takes, each time.Duration // of the next look, and of each further one
 }
 
 func newLagging() *lagging {
@@ -34,7 +34,7 @@ func newLagging() *lagging {
 // Observe implements reconcile.Observer.
 func (b *lagging) Observe(_ context.Context, awaited []string) (changed []string, err error) {
 	var takes time.Duration
-	b.set(func() { takes, b.takes = b.takes, 0 })
+	b.set(func() { takes, b.takes = b.takes, b.each })
 	elapse(takes)
 	b.set(func() {
 		slices.Sort(awaited)
@@ -229,6 +229,23 @@ func TestSlowLook(t *testing.T) {
 		b.comes("shop:web")
 		elapse(12 * time.Second)
 		require.Equal(t, []string{"shop", "shop:web"}, confirmed(l))
+	})
+}
+
+// TestSlowLooks: steadily slow looks take a tenth of the time.
+func TestSlowLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web")
+		b.run(t)
+		elapse(5 * time.Second)
+		b.set(func() { b.each = 4 * time.Second })
+		elapse(time.Minute)
+		b.looks()
+		elapse(400 * time.Second)
+		took := 4 * time.Second * time.Duration(b.looks())
+		require.LessOrEqual(t, took, 40*time.Second)
+		require.GreaterOrEqual(t, took, 32*time.Second)
 	})
 }
 
