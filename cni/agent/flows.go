@@ -14,39 +14,59 @@ import (
 const (
 	// flowsPoll is the interval at which the flows of the switch are read until they lead to a pod.
 	flowsPoll = 100 * time.Millisecond
-	// flowsWait bounds that. Flows came within four seconds on busy machines; some never come, and a new port has them.
+	// flowsWait bounds the time without a further flow to the pod. Flows came within four seconds on busy machines; some never
+	// come, and a new port has them.
 	flowsWait = 20 * time.Second
 )
 
 // programmed waits until the flows of the switch lead to the port of a plan. OpenDaylight reports an interface before
 // its flows are on the switch (decision 76). Without the socket of the bridge the agent cannot see them, and does not wait.
 func (a *Agent) programmed(ctx context.Context, p plan) error {
-	ctx, cancel := context.WithTimeout(ctx, flowsWait)
-	defer cancel()
 	port, err := a.flowPort(ctx, p)
 	if err != nil {
 		return err
 	}
-	poll := time.NewTicker(flowsPoll)
+	err = awaitFlows(ctx, func() (string, error) { return lackingFlows(ctx, a.cfg.Flows, port) })
+	if errors.Is(err, fs.ErrNotExist) {
+		a.log.Warn("cannot read the flows of the bridge, so the first packets of a pod may be lost; name the folder of the socket with --ovs-run-dir",
+			"port", p.port.Name, "err", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("wait for OpenDaylight's flows to port %s of interface %s: %w", p.port.Name, p.port.Interface, err)
+	}
+	return nil
+}
+
+// awaitFlows waits until lacking names no missing flow. It fails when lacking has named the same flow for flowsWait, or when lacking
+// fails because the socket does not exist.
+func awaitFlows(ctx context.Context, lacking func() (string, error)) error {
+	poll, late := time.NewTicker(flowsPoll), time.NewTimer(flowsWait)
 	defer poll.Stop()
+	defer late.Stop()
+	before := ""
 	for {
-		lacks, err := lackingFlows(ctx, a.cfg.Flows, port)
-		switch {
-		case err == nil && lacks == "":
-			return nil
-		case errors.Is(err, fs.ErrNotExist):
-			a.log.Warn("cannot read the flows of the bridge, so the first packets of a pod may be lost; name the folder of the socket with --ovs-run-dir",
-				"port", p.port.Name, "err", err)
-			return nil
+		now, err := lacking()
+		if err == nil && now == "" || errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		if err == nil && now != before {
+			before = now
+			late.Reset(flowsWait)
 		}
 		select {
 		case <-poll.C:
+			continue
+		case <-late.C:
 		case <-ctx.Done():
-			if err == nil {
-				err = errors.New(lacks)
-			}
-			return fmt.Errorf("wait for OpenDaylight's flows to port %s of interface %s: %w (%w)", p.port.Name, p.port.Interface, err, ctx.Err())
 		}
+		if err == nil {
+			err = errors.New(now)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%w (%w)", err, ctx.Err())
+		}
+		return fmt.Errorf("%w (no further flow within %s: %w)", err, flowsWait, context.DeadlineExceeded)
 	}
 }
 
