@@ -3,7 +3,6 @@ package odl
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -62,7 +61,7 @@ func (w *write) identify(ctx context.Context) error {
 		return nil
 	}
 	identity := strings.ToLower(rand.Text()[:identityLength])
-	body, err := identityBody(identity)
+	body, err := json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
 	if err == nil {
 		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
 	}
@@ -73,30 +72,6 @@ func (w *write) identify(ctx context.Context) error {
 	w.mirror.identity = identity
 	w.backend.identity.Store(&identity)
 	return nil
-}
-
-// errAnotherDatastore is why an identity is not renewed.
-var errAnotherDatastore = errors.New("it has another datastore than before")
-
-// renewIdentity writes the identity that the datastore has, unless that is another one than before.
-func (w *write) renewIdentity(ctx context.Context) error {
-	is, err := w.readIdentity(ctx)
-	if err == nil && is != w.mirror.identity {
-		err = errAnotherDatastore
-	}
-	if err != nil {
-		return err
-	}
-	body, err := identityBody(is)
-	if err != nil {
-		return err
-	}
-	return w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&topologies, mark), body), nil)
-}
-
-// identityBody returns the body of a request that writes an identity.
-func identityBody(identity string) ([]byte, error) {
-	return json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
 }
 
 // Identity implements reconcile.Observer. It returns the identity of the controller's

@@ -1,6 +1,8 @@
 package odl_test
 
 import (
+	"errors"
+	"maps"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -65,6 +67,65 @@ func TestNoLeader(t *testing.T) {
 	}
 	first.Break(nil)
 	heal(t, b, more)
+}
+
+// ofTopology matches the requests for the identity, which is in another part of the datastore than the entries.
+func ofTopology(r *http.Request) bool { return strings.Contains(r.URL.Path, "network-topology") }
+
+// TestPartsOfTheDatastore: whether entries are refused depends on the part of the datastore that has them, and not on that of the identity.
+func TestPartsOfTheDatastore(t *testing.T) {
+	ofBad := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "ietf-interfaces") }
+	for name, c := range map[string]struct {
+		fails    func(*http.Request) bool
+		rejected bool
+	}{
+		"only the part with the identity accepts writes":    {func(r *http.Request) bool { return writes(r) && !ofTopology(r) }, false},
+		"only the part with the identity accepts no writes": {func(r *http.Request) bool { return writes(r) && (ofTopology(r) || ofBad(r)) }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, first, second := members(t)
+			want := podsOf("a")
+			write(t, b, want)
+			for _, f := range []*fake{first, second} {
+				f.Break(failing(c.fails))
+			}
+			more := netvirt.Model{}
+			maps.Copy(more, want)
+			more.Add(netvirt.Interface{Name: "a:more", ParentInterface: "tap00000000-01"})
+			rejected := false
+			for range 8 {
+				err := b.Write(t.Context(), netvirt.Diff(want, more))
+				require.Error(t, err)
+				rejected = rejected || errors.Is(err, netvirt.ErrRejected)
+			}
+			require.Equal(t, c.rejected, rejected)
+		})
+	}
+}
+
+// TestSlowMember: a member that answers, but needs too long for a whole list, is not left.
+func TestSlowMember(t *testing.T) {
+	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Oxygen)
+	cfg := first.config(t)
+	cfg.URLs += "," + second.url
+	cfg.ReadTimeout = 50 * time.Millisecond
+	b := open(t, cfg)
+	heal(t, b, podsOf("a"))
+	hung := make(chan struct{}, 1000)
+	first.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, ":interfaces") {
+			return false
+		}
+		hung <- struct{}{}
+		return hang(w, r)
+	})
+	second.Requests()
+	watch(t, b)
+	for range 3 { // comparisons
+		<-hung
+	}
+	require.Empty(t, second.Requests())
 }
 
 // TestSeparatedWhileIdle: Watch leaves a member that cannot read its data, also while nothing is written.

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // reject records that the controller will never accept the changes of an operation.
@@ -74,13 +77,13 @@ func (w *write) fail(o *operation, err error) error {
 	return nil
 }
 
-// checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept the datastore's
-// identity either, which it has. Then the datastore accepts no write, and the failures are not about the entries.
+// checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept a list that nobody
+// uses either. Then the datastore accepts no write, and the failures are not about the entries.
 func (w *write) checkWritable(ctx context.Context) error {
 	if len(w.failed) == 0 || w.accepted > 0 {
 		return nil
 	}
-	err := w.renewIdentity(ctx)
+	err := w.probe(ctx)
 	if err == nil {
 		return nil
 	}
@@ -90,6 +93,27 @@ func (w *write) checkWritable(ctx context.Context) error {
 		err = errors.New(answer.Error())
 	}
 	return fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+}
+
+// probe writes a list that permits everything, which is always the same. It is in the same part of the datastore (shard) as our entries;
+// the identity is in another one, which can have another leader.
+func (w *write) probe(ctx context.Context) error {
+	o := &operation{unit: unit{netvirt.KindACL, openID(netvirt.Ingress)}, list: accessLists, entry: openList(netvirt.Ingress)}
+	found, err := w.look(ctx, &w.lists[accessLists], []string{o.key()})
+	if err != nil {
+		return err
+	}
+	full := *o
+	full.entry = o.entry.own()
+	if there := found[o.key()]; there != nil {
+		full.entry.keep(there)
+	}
+	w.mirror.touch(o.unit)
+	err = w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[accessLists], o.key()), w.body(accessLists, &full)), nil)
+	if err == nil {
+		w.done(o, false)
+	}
+	return err
 }
 
 // result returns the error of the write. If the controller has refused something, or has

@@ -3,6 +3,8 @@ package odl
 import (
 	"context"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // Bounds of the time between attempts to connect while watching.
@@ -125,7 +127,8 @@ func (b *Backend) lose(s *session) {
 }
 
 // compare reads our entries, without the lock, and compares them with the mirror. The result
-// is unknown if the reading fails. Then, if there are other controllers, the next session is tried with another one.
+// is unknown if the reading fails. Then the next session is tried with another controller, if there is one and this one
+// cannot read a single entry either. A controller that is only slow is not left.
 func (b *Backend) compare(ctx context.Context) comparison {
 	s, m, then := b.snapshot(ctx)
 	if m == nil {
@@ -134,7 +137,7 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	now, err := s.readAll(ctx)
 	if err != nil {
 		b.log.Debug("compare with OpenDaylight", "err", err)
-		if len(b.urls) > 1 && b.acquire(ctx) == nil {
+		if len(b.urls) > 1 && !s.reads(ctx) && b.acquire(ctx) == nil {
 			if b.session == s && b.mirror == m { // it was not read meanwhile
 				b.discard()
 			}
@@ -155,6 +158,12 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	}
 	m.forgetTouched(then)
 	return agrees
+}
+
+// reads reports whether the controller can read an entry, or knows that it does not exist.
+func (s *session) reads(ctx context.Context) bool {
+	_, err := s.look(ctx, &s.lists[accessLists], []string{openID(netvirt.Ingress)})
+	return err == nil
 }
 
 // snapshot returns the session and the mirror, and the mirror's clock.
