@@ -106,6 +106,54 @@ func TestPlanOfWaysOfBothFamilies(t *testing.T) {
 	require.Contains(t, got, "open all node 192.168.0.4:30084/tcp ops/six Local ops/six [fd00::4:2]:80 the client all\n")
 }
 
+// TestPlanOfGateways: plan reads gateways of OVN from files for apply, as get prints them, and follows clients through those that
+// have services.
+func TestPlanOfGateways(t *testing.T) {
+	const gateways = `
+coe-gateways:gateways:
+  gateway:
+  - {node: 192.168.0.1, chassis: c1, address: 192.0.2.138, prefix-length: 24, next-hop: 192.0.2.254, services: true}
+  - {node: 192.168.0.2, chassis: c2, address: 192.0.2.139, prefix-length: 24, next-hop: 192.0.2.254, services: true}
+  - {node: 192.168.0.3, chassis: c3, address: 192.0.2.140, prefix-length: 24, next-hop: 192.0.2.254}
+`
+	const policies = `---
+{apiVersion: v1, kind: Node, metadata: {name: n3}, status: {addresses: [{type: InternalIP, address: 192.168.0.3}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: edge, namespace: shop}, spec: {podSelector: {matchLabels: {app: db}}, ingress: [{from: [{ipBlock: {cidr: 169.254.192.0/18}}]}]}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: client, namespace: shop}, spec: {podSelector: {matchLabels: {app: web}}, ingress: [{from: [{ipBlock: {cidr: 198.51.100.0/24}}]}]}}
+`
+	plan := func(gateways, text string, args ...string) (string, error) {
+		t.Helper()
+		return run(t, text, append([]string{"plan", "-f", "-", "-f", file(t, "gateways.yaml", gateways), "--cluster", policyCluster, "--pod-network", "10.1.0.0/16,fd00::/64",
+			"--external-addresses", "203.0.113.0/24"}, args...)...)
+	}
+	out, err := plan(gateways, planServices+policies, "--only", "ways")
+	require.NoError(t, err)
+	got := words(out)
+	for _, line := range []string{
+		"open all every node:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the asked node none\n",
+		"open all 192.0.2.138:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 192.0.2.139:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 203.0.113.1:80/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 192.0.2.138:30081/tcp shop/web Local no endpoint - -\n",
+		"open all 192.0.2.139:30081/tcp shop/web Local shop/web 10.1.0.2:8080 the client 198.51.100.0/24\n",
+		"open 198.51.100.0/28 203.0.113.2:53/udp ops/limited Cluster ops/api 10.1.1.2:53 the gateway all\n",
+	} {
+		require.Contains(t, got, line)
+	}
+	require.NotContains(t, got, "192.0.2.140")
+
+	out, err = plan(gateways, planServices+policies, "--only", "ovn")
+	require.NoError(t, err)
+	require.Contains(t, words(out), "insert Logical_Router gateway:192.168.0.1")
+
+	_, err = plan(strings.ReplaceAll(gateways, "192.0.2.139", "192.0.2.138"), planServices)
+	require.ErrorContains(t, err, "the gateways of nodes 192.168.0.1 and 192.168.0.2 have the same address 192.0.2.138")
+	_, err = plan(strings.Replace(gateways, "next-hop: 192.0.2.254", "next-hop: 192.0.3.254", 1), planServices)
+	require.ErrorContains(t, err, "gateway of node 192.168.0.1: next-hop 192.0.3.254 is not the address of another machine in 192.0.2.0/24")
+}
+
 // TestPlanOfRestrictedWays: plan says which of the clients that may ask are admitted, not who else would be.
 func TestPlanOfRestrictedWays(t *testing.T) {
 	for _, c := range []struct{ ranges, policy, clients, admits string }{

@@ -47,8 +47,21 @@ func readDocuments(documents []Document) (*input, error) {
 		}
 		all.entries.Entries = append(all.entries.Entries, entries...)
 	}
+	if err := northbound.CheckGateways(of(all.entries.Entries, northbound.Gateways)); err != nil {
+		return nil, fmt.Errorf("plan %w", err)
+	}
 	all.manifests.AccessLists, err = accessLists(all.entries.Entries)
 	return all, err
+}
+
+// of returns the entries of a list.
+func of(entries []northbound.Entry, list string) (all []northbound.Entry) {
+	for _, e := range entries {
+		if e.List == list {
+			all = append(all, e)
+		}
+	}
+	return all
 }
 
 // AccessLists reads a document of COE JSON for a command that needs its access lists alone.
@@ -71,10 +84,7 @@ func AccessLists(d Document) (lists []*coe.PolicySpec, err error) {
 
 // accessLists returns the access lists among entries.
 func accessLists(entries []northbound.Entry) (lists []*coe.PolicySpec, err error) {
-	for _, e := range entries {
-		if e.List != northbound.AccessLists {
-			continue
-		}
+	for _, e := range of(entries, northbound.AccessLists) {
 		p, err := northbound.AccessList(e.Raw)
 		if err != nil {
 			return nil, err
@@ -189,4 +199,4 @@ func parentOf(schema *yang.Schema, name string) *yang.Node {
 }
 
 // readable are the modules whose containers a plan reads.
-var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool", "k8s", "ietf-access-control-list"}
+var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool", "k8s", "ietf-access-control-list", "coe-gateways"}

@@ -88,6 +88,7 @@ func (c Config) in(layout ovn.Layout) Config {
 	nodes := c.nodes()
 	c.Mapping.Limits, c.Mapping.ManagementPorts = ovn.Limits(layout), nodes.ManagementPorts()
 	c.Mapping.NodePorts, c.Mapping.HostPorts, c.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
+	c.Mapping.External = netvirt.NewPrefixList(nodes.External...)
 	return c
 }
 

@@ -30,7 +30,8 @@ type Way struct {
 	// To is an endpoint, and Pod its pod as NAMESPACE/NAME; zero if the service has no endpoint there.
 	To  netip.AddrPort `json:"to,omitzero"`
 	Pod string         `json:"pod,omitempty"`
-	// Sees says which source address the endpoint sees: that of "the client", or the edge address of "the asked node".
+	// Sees says which source address the endpoint sees: that of "the client", the edge address of "the asked node", or that which
+	// "the gateway" of OVN has in its link.
 	Sees string `json:"sees,omitempty"`
 	// Admits says which of these clients the network policies of the pod admit: "all", "none", the ranges that they admit, or
 	// "by some nodes". It is empty for an endpoint that is not a pod of the manifests.
@@ -45,12 +46,13 @@ type WayChange struct {
 
 // Values of Way.
 const (
-	SeesClient = "the client"
-	SeesEdge   = "the asked node"
-	AdmitsAll  = "all"
-	AdmitsNone = "none"
-	AdmitsSome = "by some nodes"
-	noClients  = "none"
+	SeesClient  = "the client"
+	SeesEdge    = "the asked node"
+	SeesGateway = "the gateway"
+	AdmitsAll   = "all"
+	AdmitsNone  = "none"
+	AdmitsSome  = "by some nodes"
+	noClients   = "none"
 )
 
 // wayChanges compares ways, sorted by service and by what clients ask.
@@ -86,8 +88,18 @@ func setOf(ways []Way) map[Way]bool {
 type wayFinder struct {
 	policies *policy.Cluster
 	nodes    map[netip.Addr]*coe.Node
-	pods     map[netip.Addr]*coe.Pod // of a namespace
-	edges    []netip.Addr            // of nodes
+	pods     map[netip.Addr]*coe.Pod         // of a namespace
+	edges    []netip.Addr                    // of nodes
+	gateways map[netip.Addr]netvirt.Gateway  // by node
+	atOVN    map[string][]netvirt.GatewayVIP // in order, by namespace
+	services map[string]*coe.Service         // of a namespace, by UID
+}
+
+// asked is a Way to no endpoint yet.
+type asked struct {
+	Way
+	clients netvirt.PrefixList // who may ask; all if Clients is empty
+	sources []netip.Addr       // those that an endpoint can see, if it does not see the client's
 }
 
 // ways returns the ways by which clients outside reach the services of the network. The manifests have its pods and policies.
@@ -96,22 +108,38 @@ func (n *network) ways(model netvirt.Model, of *manifest.Set) (all []Way, err er
 	if err != nil {
 		return nil, err
 	}
-	f := &wayFinder{policies: policy.Compile(world), nodes: n.store.Nodes()}
-	for _, o := range model {
-		if port, is := o.(netvirt.ManagementPort); is {
-			for _, at := range port.Families() {
+	f := &wayFinder{policies: policy.Compile(world), nodes: n.store.Nodes(), gateways: map[netip.Addr]netvirt.Gateway{}, atOVN: map[string][]netvirt.GatewayVIP{}}
+	for _, k := range model.Keys() {
+		switch o := model[k].(type) {
+		case netvirt.ManagementPort:
+			for _, at := range o.Families() {
 				f.edges = append(f.edges, at.Edge)
 			}
+		case netvirt.Gateway:
+			f.gateways[o.Node] = o
+		case netvirt.GatewayVIP:
+			f.atOVN[o.Namespace] = append(f.atOVN[o.Namespace], o)
 		}
 	}
 	for _, ns := range n.store.Namespaces() {
 		view := n.store.View(ns)
-		f.pods = podsByAddress(view)
+		f.pods, f.services = podsByAddress(view), servicesByUID(view)
 		for _, e := range mapping.Exposures(view, n.cfg.Mapping) {
 			all = append(all, f.waysBy(&e)...)
 		}
+		for _, v := range f.atOVN[ns] {
+			all = append(all, f.wayBy(v)...)
+		}
 	}
 	return all, nil
+}
+
+func servicesByUID(v coe.View) map[string]*coe.Service {
+	services := map[string]*coe.Service{}
+	for _, s := range v.Services {
+		services[s.UID] = s
+	}
+	return services
 }
 
 func podsByAddress(v coe.View) map[netip.Addr]*coe.Pod {
@@ -133,22 +161,23 @@ func podsByAddress(v coe.View) map[netip.Addr]*coe.Pod {
 // waysBy returns the ways by a port on which nodes answer. A node with a local endpoint is asked by its internal address of the
 // family of the endpoint.
 func (f *wayFinder) waysBy(e *mapping.Exposure) []Way {
-	way := Way{At: e.Address, Port: e.Port, Protocol: e.Protocol, Service: e.Namespace + "/" + e.Service.Name, Policy: "Cluster", Sees: SeesEdge}
-	var clients netvirt.PrefixList // all if way.Clients is empty
+	way := asked{
+		Way:     Way{At: e.Address, Port: e.Port, Protocol: e.Protocol, Service: e.Namespace + "/" + e.Service.Name, Policy: "Cluster", Sees: SeesEdge},
+		sources: f.edges,
+	}
 	if e.Restricted {
-		clients = netvirt.NewPrefixList(e.Sources...).In(e.To.Addr())
-		way.Clients = cmp.Or(strings.Join(texts(clients.All()), ", "), noClients)
+		way.restrict(netvirt.NewPrefixList(e.Sources...).In(e.To.Addr()))
 	}
 	everyNode := !way.At.IsValid() || way.At.IsUnspecified()
 	if everyNode {
 		way.At = netip.Addr{}
 	}
 	if !e.Local {
-		return f.to(way, e.All, clients)
+		return f.to(way, e.All)
 	}
 	way.Policy, way.Sees = "Local", SeesClient
 	if len(e.Endpoints) == 0 {
-		return f.to(way, nil, clients)
+		return f.to(way, nil)
 	}
 	var all []Way
 	for _, node := range slices.SortedFunc(maps.Keys(e.Endpoints), netip.Addr.Compare) {
@@ -156,9 +185,31 @@ func (f *wayFinder) waysBy(e *mapping.Exposure) []Way {
 		if everyNode {
 			at.At, at.Node = f.asked(node, e.To.Addr())
 		}
-		all = append(all, f.to(at, e.Endpoints[node], clients)...)
+		all = append(all, f.to(at, e.Endpoints[node])...)
 	}
 	return all
+}
+
+// wayBy returns the ways by a port on which a gateway of OVN answers.
+func (f *wayFinder) wayBy(v netvirt.GatewayVIP) []Way {
+	way := asked{Way: Way{
+		At: v.VIP.Addr(), Port: v.VIP.Port(), Protocol: string(v.Protocol), Service: v.Namespace + "/" + f.services[v.Service].Name, Policy: "Cluster", Sees: SeesGateway,
+	}}
+	if v.Local {
+		way.Policy, way.Sees = "Local", SeesClient
+	}
+	if v.Restricted {
+		way.restrict(v.Sources)
+	}
+	for _, of := range f.gateways[v.Gateway].Families() {
+		way.sources = append(way.sources, of.LinkAddress().Addr())
+	}
+	return f.to(way, v.Endpoints.All())
+}
+
+// restrict lets some clients alone ask.
+func (a *asked) restrict(to netvirt.PrefixList) {
+	a.clients, a.Clients = to, cmp.Or(strings.Join(texts(to.All()), ", "), noClients)
 }
 
 // asked returns the internal address of a node of the family of an address. If it is not known, asked returns the node instead.
@@ -173,32 +224,32 @@ func (f *wayFinder) asked(node, family netip.Addr) (at, unknown netip.Addr) {
 }
 
 // to returns a way to each of several endpoints; one without an endpoint if there are none.
-func (f *wayFinder) to(way Way, endpoints []netip.AddrPort, clients netvirt.PrefixList) (all []Way) {
+func (f *wayFinder) to(way asked, endpoints []netip.AddrPort) (all []Way) {
 	for _, to := range endpoints {
 		one := way
 		one.To = to
 		if p := f.pods[to.Addr()]; p != nil {
 			one.Pod = p.Namespace + "/" + p.Name
-			one.Admits = f.admits(p, one, clients)
+			one.Admits = f.admits(p, one)
 		}
-		all = append(all, one)
+		all = append(all, one.Way)
 	}
 	if all == nil {
 		way.Sees = ""
-		all = []Way{way}
+		all = []Way{way.Way}
 	}
 	return all
 }
 
 // admits returns what the network policies of a pod say about the clients of a way.
-func (f *wayFinder) admits(p *coe.Pod, w Way, clients netvirt.PrefixList) string {
+func (f *wayFinder) admits(p *coe.Pod, w asked) string {
 	ends, _ := f.policies.Pod(p.Namespace, p.Name)
 	if len(ends) == 0 {
 		return ""
 	}
 	var ranges []netip.Prefix
 	if w.Sees == SeesClient {
-		ranges = clients.All()
+		ranges = w.clients.All()
 	}
 	blocks, all := f.policies.Sources(ends[0].From(w.To.Addr()), policy.Port{Protocol: w.Protocol, Number: w.To.Port()}, ranges...)
 	admitted := func(a netip.Addr) bool {
@@ -212,17 +263,17 @@ func (f *wayFinder) admits(p *coe.Pod, w Way, clients netvirt.PrefixList) string
 	case w.Sees == SeesClient:
 		return strings.Join(texts(blocks), ", ")
 	}
-	edges, some := 0, 0
-	for _, a := range f.edges {
+	sources, some := 0, 0
+	for _, a := range w.sources {
 		if a.IsValid() && a.Is4() == w.To.Addr().Is4() {
-			edges++
+			sources++
 			some += number(admitted(a))
 		}
 	}
 	switch some {
 	case 0:
 		return AdmitsNone
-	case edges:
+	case sources:
 		return AdmitsAll
 	}
 	return AdmitsSome

@@ -38,7 +38,8 @@ func New() *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show what Kubernetes manifests, or files for apply, would become, and write nothing",
 		Long: `plan reads Kubernetes manifests (YAML or JSON, several documents, lists), or files for
-apply with pods, services, nodes and DHCP pools. It maps them as an empty bridge would.
+apply with pods, services, nodes, DHCP pools and gateways. It maps them as an empty bridge
+would.
 It prints the Netvirt objects in the order in which they would be written, the rows for
 OVN's northbound database, and what cannot be mapped. It needs no bridge, no cluster and
 no backend.
@@ -51,7 +52,8 @@ the rows are those of the backend OVN, which enforces network policies.
 plan follows clients outside the cluster to the endpoints of services: which port of which
 address they ask, which source address the endpoint sees, and which of these clients its
 network policies admit. Give the settings of the bridge, such as --pool and
---external-addresses: pods whose address is in no pool are no endpoints.
+--external-addresses: pods whose address is in no pool are no endpoints. Gateways of OVN
+are read from files alone, as coe-bridge get gateways --documents prints them.
 
 With --ovn-layout and --only layout, plan prints what a change to that layout from the
 other one costs OVN: rows, logical flows (an estimate) and blocks of addresses before the
