@@ -84,9 +84,13 @@ var rules = map[string]rule{
 		"reads and writes rows; knows neither the database nor the meaning of the rows",
 	},
 	"mapping/backend/odl": {
-		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/backend/reads"},
+		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/reads"},
 		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
-		"backends know neither Kubernetes nor coe; netvirtjson gives the IDs of subnets",
+		"backends know neither Kubernetes nor coe",
+	},
+	"mapping/backend/odl/codec": {
+		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"}, []string{"github.com/go-json-experiment/json"},
+		"pure: turns objects into entries and back; knows no RESTCONF; netvirtjson gives the IDs of subnets",
 	},
 	"mapping/backend/reads":       {nil, nil, "which sessions a Read used; a leaf"},
 	"mapping/backend/odl/odlfake": {[]string{"yang"}, nil, "a controller for tests: judges data by the modules, knows nothing of its writer"},

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // aclservice has listeners of its own for access lists and for interfaces. If it reads of an
@@ -22,11 +24,11 @@ const tags = "/id-manager:id-pools/id-pool"
 const tagPool = "ACL-TAG-POOL"
 
 // awaitKnown waits until aclservice knows new lists.
-func (w *write) awaitKnown(ctx context.Context, all []*operation) error {
+func (w *write) awaitKnown(ctx context.Context, all []*codec.Operation) error {
 	return w.await(ctx, len(all), func() (left int, err error) {
 		known, err := w.tagged(ctx)
 		for _, o := range all {
-			if !known[o.key()] && !w.isRefused(o) {
+			if !known[o.Key()] && !w.isRefused(o) {
 				left++
 			}
 		}
@@ -79,7 +81,7 @@ type listMemberState struct {
 }
 
 // withoutUsed postpones the deletions of lists that an interface still has.
-func (w *write) withoutUsed(ctx context.Context, all []*operation) ([]*operation, error) {
+func (w *write) withoutUsed(ctx context.Context, all []*codec.Operation) ([]*codec.Operation, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
@@ -89,22 +91,22 @@ func (w *write) withoutUsed(ctx context.Context, all []*operation) ([]*operation
 			used[e.Name] = used[e.Name] || len(p.Ports) > 0
 		}
 	})
-	return w.postponeSome(all, renewWait, func(o *operation) bool { return used[o.key()] }), unlessRefused(err)
+	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool { return used[o.Key()] }), unlessRefused(err)
 }
 
 // beforeSecured turns port security off in an entry without the leaf that will turn it on: Oxygen's
 // aclservice fails at an interface that gets the leaf in an update.
-func (w *write) beforeSecured(ctx context.Context, o *operation, there entry) error {
-	e, ok := o.entry.(*ietfInterface)
-	if !ok || !*e.Secured || there.(*ietfInterface).Secured != nil {
+func (w *write) beforeSecured(ctx context.Context, o *codec.Operation, there codec.Entry) error {
+	e, ok := o.Entry.(*codec.IETFInterface)
+	if !ok || !*e.Secured || there.(*codec.IETFInterface).Secured != nil {
 		return nil
 	}
 	open := *e
 	off := false
 	open.Secured, open.Groups = &off, nil
 	first := *o
-	first.entry = &open
-	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[interfaces], o.key()), w.body(interfaces, &first)), nil)
+	first.Entry = &open
+	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[codec.Interfaces], o.Key()), w.body(codec.Interfaces, &first)), nil)
 	return unlessRefused(err) // a refusal is found again, and recorded, with the whole entry
 }
 
@@ -115,7 +117,7 @@ func (s *session) marksDeleted(ctx context.Context) (bool, error) {
 	if s.dialect.equal {
 		rule = "/ace=probe"
 	}
-	path := s.dialect.entry(&s.lists[accessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
+	path := s.dialect.entry(&s.lists[codec.AccessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
 	err := s.send(ctx, s.request(http.MethodGet, path, nil), nil)
 	var answer *answerError
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -18,14 +19,14 @@ import (
 // with the time to only decode the answers into the same structs.
 func BenchmarkRead(b *testing.B) {
 	const pods = 10_000
-	lists, answers := listsOf(nested), answersOf(b, pods)
+	lists, answers := codec.ListsOf(codec.Nested), answersOf(b, pods)
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
 			for l, answer := range answers {
 				d := newDecoder(bytes.NewReader(answer))
 				n := 0
 				require.NoError(b, members(d, func(string) error {
-					return members(d, func(string) error { return elements(d, &lists[l], func(entry) { n++ }) })
+					return members(d, func(string) error { return elements(d, &lists[l], func(codec.Entry) { n++ }) })
 				}))
 				require.NotZero(b, n)
 			}
@@ -33,37 +34,37 @@ func BenchmarkRead(b *testing.B) {
 	})
 	b.Run("read", func(b *testing.B) {
 		for b.Loop() {
-			m := newMirror(nested)
+			m := codec.NewMirror(codec.Nested)
 			for l, answer := range answers {
-				require.NoError(b, decodeList(bytes.NewReader(answer), &lists[l], func(e entry) {
-					e.normalize()
-					m.put(unitAt(l, e.key()), l, e.own())
+				require.NoError(b, decodeList(bytes.NewReader(answer), &lists[l], func(e codec.Entry) {
+					e.Normalize()
+					m.Put(codec.UnitAt(l, e.Key()), l, e.Own())
 				}))
 			}
-			m.keepOurs()
-			require.Len(b, m.model(), 5*pods+2*pods/100)
+			m.KeepOurs()
+			require.Len(b, m.Model(), 5*pods+2*pods/100)
 		}
 	})
 }
 
 // answersOf returns the answers of a controller with pods, a hundred in each namespace.
 func answersOf(b *testing.B, pods int) map[int][]byte {
-	m := newMirror(nested)
+	m := codec.NewMirror(codec.Nested)
 	model := netvirt.Model{}
 	for i := range pods {
 		benchPod(model, i)
 	}
-	units := map[unit]netvirt.Model{}
+	units := map[codec.Unit]netvirt.Model{}
 	for _, o := range model {
-		u := unitOf(o)
+		u := codec.UnitOf(o)
 		if units[u] == nil {
 			units[u] = netvirt.Model{}
 		}
 		units[u].Add(o)
 	}
-	lists, entries := listsOf(nested), map[int][]entry{}
+	lists, entries := codec.ListsOf(codec.Nested), map[int][]codec.Entry{}
 	for u, objects := range units {
-		have, err := m.encode(u, slices.Collect(maps.Values(objects)), content{})
+		have, err := m.Encode(u, slices.Collect(maps.Values(objects)), codec.Content{})
 		require.NoError(b, err)
 		for l, e := range have {
 			if e != nil {
@@ -73,7 +74,7 @@ func answersOf(b *testing.B, pods int) map[int][]byte {
 	}
 	answers := map[int][]byte{}
 	for l, all := range entries {
-		body, err := json.Marshal(map[string]any{lists[l].container: map[string]any{lists[l].name: all}})
+		body, err := json.Marshal(map[string]any{lists[l].Container: map[string]any{lists[l].Name: all}})
 		require.NoError(b, err)
 		answers[l] = body
 	}

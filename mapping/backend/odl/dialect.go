@@ -3,6 +3,8 @@ package odl
 import (
 	"net/url"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // The names of the RESTCONF dialects, as in Config.Dialect, and their media types.
@@ -75,17 +77,17 @@ func isNotFound(err *answerError) bool      { return err.status == 404 }
 func saysDataMissing(err *answerError) bool { return err.status == 404 && err.tag == "data-missing" }
 
 // container returns the path of a list's container.
-func (d *dialect) container(l *list) string { return d.data + "/" + l.top() }
+func (d *dialect) container(l *codec.List) string { return d.data + "/" + l.Top() }
 
 // entry returns the path of an entry.
-func (d *dialect) entry(l *list, key string) string {
+func (d *dialect) entry(l *codec.List, key string) string {
 	first, next := "/", "/"
 	if d.equal {
 		first, next = "=", ","
 	}
-	path := d.container(l) + "/" + l.name + first
-	if l.firstKey != "" {
-		path += escape(l.firstKey) + next
+	path := d.container(l) + "/" + l.Name + first
+	if l.FirstKey != "" {
+		path += escape(l.FirstKey) + next
 	}
 	return path + escape(key)
 }

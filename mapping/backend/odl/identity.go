@@ -9,13 +9,15 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // topologies is the list with the identity of the controller's datastore, which the backend
 // writes once: the only node of the topology that is named like our mark. A datastore that was
 // emptied, or restored from a backup, has another identity or none. Then the flows that
 // switches have from the former datastore are obsolete (decision 28).
-var topologies = list{"network-topology", "network-topology", "topology", func() entry { return &topology{} }, ""}
+var topologies = codec.List{Module: "network-topology", Container: "network-topology", Name: "topology", Fresh: func() codec.Entry { return &topology{} }}
 
 // topology is an entry of topologies. It keeps only the key and the nodes, because entries
 // of other writers may have any length.
@@ -28,10 +30,10 @@ type topologyNode struct {
 	ID string `json:"node-id"`
 }
 
-func (e *topology) key() string { return e.ID }
-func (e *topology) normalize()  {}
-func (e *topology) own() entry  { o := *e; o.Nodes = slices.Clone(e.Nodes); return &o }
-func (e *topology) keep(entry)  {}
+func (e *topology) Key() string      { return e.ID }
+func (e *topology) Normalize()       {}
+func (e *topology) Own() codec.Entry { o := *e; o.Nodes = slices.Clone(e.Nodes); return &o }
+func (e *topology) Keep(codec.Entry) {}
 
 // identityLength is the number of characters of an identity: 60 bits.
 const identityLength = 12
@@ -39,16 +41,16 @@ const identityLength = 12
 // readIdentity reads the identity of the datastore; empty if it has none. If another writer
 // has added nodes or removed ours, the result is another identity.
 func (s *session) readIdentity(ctx context.Context) (string, error) {
-	found, err := s.look(ctx, &topologies, []string{mark})
+	found, err := s.look(ctx, &topologies, []string{codec.Mark})
 	if err != nil {
 		return "", fmt.Errorf("read the datastore's identity: %w", err)
 	}
-	t, ok := found[mark].(*topology)
+	t, ok := found[codec.Mark].(*topology)
 	if !ok {
 		return "", nil
 	}
 	if len(t.Nodes) == 0 {
-		return mark, nil
+		return codec.Mark, nil
 	}
 	slices.SortFunc(t.Nodes, func(a, b topologyNode) int { return strings.Compare(a.ID, b.ID) })
 	return t.Nodes[0].ID, nil
@@ -57,11 +59,11 @@ func (s *session) readIdentity(ctx context.Context) (string, error) {
 // identify gives the datastore an identity if it has none, before any other write. It fails if
 // another writer was faster; the next call then reads that identity.
 func (w *write) identify(ctx context.Context) error {
-	if w.mirror.identity != "" {
+	if w.mirror.Identity != "" {
 		return nil
 	}
 	identity := strings.ToLower(rand.Text()[:identityLength])
-	body, err := json.Marshal(map[string][]topology{topologies.module + ":" + topologies.name: {{mark, []topologyNode{{identity}}}}})
+	body, err := json.Marshal(map[string][]topology{topologies.Module + ":" + topologies.Name: {{codec.Mark, []topologyNode{{identity}}}}})
 	if err == nil {
 		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
 	}
@@ -69,7 +71,7 @@ func (w *write) identify(ctx context.Context) error {
 		return fmt.Errorf("write the identity of the datastore: %w", err)
 	}
 	w.backend.log.Info("gave OpenDaylight's datastore an identity", "identity", identity)
-	w.mirror.identity = identity
+	w.mirror.Identity = identity
 	w.backend.identity.Store(&identity)
 	return nil
 }

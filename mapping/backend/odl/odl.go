@@ -1,21 +1,8 @@
 // Package odl is the backend that writes the model to the config datastore of an
 // OpenDaylight controller with Netvirt, over RESTCONF.
 //
-// Objects are encoded to entries of Netvirt's lists, sometimes several to one entry: an
-// elan-interface contains its static MAC entries, a vpn-interface its adjacencies. An entry
-// is ours if it has our mark (decision 24). The backend never changes another entry.
-// In an entry of ours it changes only the leaves of the model: leaves that the controller or
-// an external writer adds (an elan-tag, a learnt adjacency) are neither read nor deleted. An
-// entry that is correct is never written again, because OpenDaylight treats each write as a
-// new entry.
-//
-// Netvirt does not forward packets between vpn-instances with a common route target. So a
-// Transit is encoded as a vpn-instance, and the interfaces of all vpn-instances with this
-// Transit are its members. The vpn-instances themselves then have no members, and their
-// description names the Transit.
-//
-// ACLs and RemoteGroups are access lists of Netvirt's aclservice (decision 46), and the names of both
-// are security groups of interfaces.
+// Package codec translates objects to entries of Netvirt's lists and back. An entry that is correct is never written again, because
+// OpenDaylight treats each write as a new entry.
 //
 // The backend supports the RESTCONF dialects of OpenDaylight's releases. It detects the
 // dialect of a controller, and the form of Netvirt's l3vpn module. It ignores all answers of
@@ -36,6 +23,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -111,9 +99,9 @@ type Backend struct {
 	// lock is a mutex that can be waited for until a context ends: locked while empty. It
 	// guards the fields up to warned.
 	lock         chan struct{}
-	session      *session // nil while there is none; setSession sets it
-	next         int      // the URL to try first
-	mirror       *mirror  // our entries in the datastore; nil while they are unknown
+	session      *session      // nil while there is none; setSession sets it
+	next         int           // the URL to try first
+	mirror       *codec.Mirror // our entries in the datastore; nil while they are unknown
 	readSessions reads.Sessions[*session]
 	failures     failureCounts
 	// leaving holds deleted entries of interfaces, by name, and postponed when operations were postponed.
@@ -183,15 +171,8 @@ func Limits() netvirt.Limits {
 	return netvirt.Limits{NoPhysicalNetworks: true, NoSCTPPorts: true, NoLogs: true, NoDHCP: true, KeepsELANs: true}
 }
 
-// Kinds returns the kinds that the backend writes: those that Netvirt has lists for. Their
-// leaves contain what they need of other kinds (subnet, service).
-func (b *Backend) Kinds() netvirt.KindSet {
-	return netvirt.NewKindSet(
-		netvirt.KindTransit, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindNodePort, netvirt.KindELANInstance, netvirt.KindVPNInstance, netvirt.KindInterface, netvirt.KindELANInterface,
-		netvirt.KindMACEntry, netvirt.KindVPNInterface, netvirt.KindAdjacency, netvirt.KindFloatingIP,
-		netvirt.KindRemoteGroup, netvirt.KindACL, netvirt.KindACE, netvirt.KindInterfaceACL,
-	)
-}
+// Kinds returns the kinds that the backend writes.
+func (b *Backend) Kinds() netvirt.KindSet { return codec.Kinds() }
 
 // Read returns the objects that our entries hold. If an external writer has changed an
 // entry, it returns an object under the same key that differs from every wanted object.
@@ -201,7 +182,7 @@ func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
-		have = b.mirror.model()
+		have = b.mirror.Model()
 		b.readSessions.Used(s)
 		return nil
 	})
@@ -230,7 +211,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		}
 		b.forgetOld()
 		w := &write{
-			session: s, backend: b, mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[unit]bool{}, lateHeads: map[netvirt.Key]bool{},
+			session: s, backend: b, mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[codec.Unit]bool{}, lateHeads: map[netvirt.Key]bool{},
 		}
 		if err := w.run(ctx, changes); err != nil {
 			return err
@@ -251,10 +232,10 @@ func (b *Backend) read(ctx context.Context, s *session) error {
 	m, err := s.readAll(ctx)
 	if err == nil {
 		if before != nil {
-			m.subnets = before.subnets
+			m.Subnets = before.Subnets
 		}
 		b.mirror = m
-		identity := m.identity
+		identity := m.Identity
 		b.identity.Store(&identity)
 	}
 	return err

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -30,8 +31,8 @@ func (v *view) involved(changes []netvirt.Change) map[string]bool {
 	all := map[string]bool{}
 	for _, c := range changes {
 		o := cmp.Or(c.New, c.Old)
-		if u := unitOf(o); u.kind == netvirt.KindInterface || ofNode(u.kind) {
-			all[u.name] = true
+		if u := codec.UnitOf(o); u.Kind == netvirt.KindInterface || codec.OfNode(u.Kind) {
+			all[u.Name] = true
 		}
 		if vpn, ok := o.(netvirt.VPNInstance); ok {
 			v.addMembers(all, vpn.Namespace)
@@ -52,16 +53,16 @@ func (v *view) addMembers(to map[string]bool, namespace string) {
 func (v *view) lacks(o netvirt.Object) string {
 	switch o := o.(type) {
 	case netvirt.Transit:
-		return v.lacksVPN(transitPrefix + o.RouteTarget)
+		return v.lacksVPN(codec.TransitPrefix + o.RouteTarget)
 	case netvirt.VPNInstance:
 		return v.lacksVPN(o.Name)
 	case netvirt.ELANInstance:
 		return v.lacksELAN(o.Name)
 	case netvirt.NodeNetwork:
-		return v.lacksELAN(networkName(o.Prefix))
+		return v.lacksELAN(codec.NetworkName(o.Prefix))
 	case netvirt.ManagementPort:
 		p := v.ports[o.Name()]
-		return cmp.Or(p.lacks(), p.lacksELAN(networkName(o.Network)), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)), noAddress))
+		return cmp.Or(p.lacks(), p.lacksELAN(codec.NetworkName(o.Network)), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)), noAddress))
 	case netvirt.NodePort:
 		p := v.ports[o.Name()]
 		return cmp.Or(p.lacks(), p.lacksELAN(o.ELAN))
@@ -106,7 +107,7 @@ func (v *view) lacksVPN(name string) string {
 // of the Transit's.
 func (v *view) lacksMembership(p port, vpn string) string {
 	switch {
-	case p.vpn == vpn, strings.HasPrefix(p.vpn, transitPrefix):
+	case p.vpn == vpn, strings.HasPrefix(p.vpn, codec.TransitPrefix):
 		return ""
 	case !v.vpns[vpn]:
 		return "flows not programmed: its vpn-instance is not in vpn-instance-op-data; check that no other one has its route distinguisher"
@@ -195,8 +196,8 @@ func (v *view) unsure(before *view, awaited []string) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// keep copies the state that is not read each time from the view before.
-func (v *view) keep(before *view) {
+// Keep copies the state that is not read each time from the view before.
+func (v *view) Keep(before *view) {
 	for name, was := range before.ports {
 		p, found := v.ports[name]
 		p.status = was.status

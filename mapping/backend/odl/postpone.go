@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -20,39 +21,39 @@ const forgetAfter = 10 * time.Second
 type postponement struct{ last, until time.Time }
 
 // mayPostpone reports whether an operation may wait longer, which is one of n. It may wait for a time since it was postponed first.
-func (w *write) mayPostpone(o *operation, limit time.Duration, n int) bool {
+func (w *write) mayPostpone(o *codec.Operation, limit time.Duration, n int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := time.Now()
-	p, found := w.backend.postponed[o.at()]
+	p, found := w.backend.postponed[placeOf(o)]
 	if !found || now.Sub(p.last) > forgetAfter {
 		p.until = now.Add(limit + time.Duration(n)*renewEach)
 	}
 	if now.After(p.until) {
-		delete(w.backend.postponed, o.at())
-		w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "list", w.lists[o.list].name, "entry", o.key())
+		delete(w.backend.postponed, placeOf(o))
+		w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "list", w.lists[o.List].Name, "entry", o.Key())
 		return false
 	}
 	p.last = now
-	w.backend.postponed[o.at()] = p
+	w.backend.postponed[placeOf(o)] = p
 	return true
 }
 
 // postpone records that an operation is not made in this write.
-func (w *write) postpone(o *operation) {
+func (w *write) postpone(o *codec.Operation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.late = append(w.late, o)
-	w.lateUnits[o.unit] = true
-	if o.entry != nil {
-		w.lateHeads[o.head()] = true
+	w.lateUnits[o.Unit] = true
+	if o.Entry != nil {
+		w.lateHeads[o.Head()] = true
 	}
 }
 
 // postponeSome removes the operations that have to wait from all, and postpones them.
-func (w *write) postponeSome(all []*operation, limit time.Duration, waits func(*operation) bool) []*operation {
+func (w *write) postponeSome(all []*codec.Operation, limit time.Duration, waits func(*codec.Operation) bool) []*codec.Operation {
 	n := len(all)
-	return slices.DeleteFunc(all, func(o *operation) bool {
+	return slices.DeleteFunc(all, func(o *codec.Operation) bool {
 		if !waits(o) || !w.mayPostpone(o, limit, n) {
 			return false
 		}
@@ -63,10 +64,10 @@ func (w *write) postponeSome(all []*operation, limit time.Duration, waits func(*
 
 // needsLate reports whether an entry must wait for an operation that was postponed: of an entry that it refers to, or of
 // the same interface.
-func (w *write) needsLate(o *operation) bool {
+func (w *write) needsLate(o *codec.Operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.lateUnits[o.unit] || slices.ContainsFunc(o.refs, func(ref netvirt.Key) bool { return w.lateHeads[ref] })
+	return w.lateUnits[o.Unit] || slices.ContainsFunc(o.Refs, func(ref netvirt.Key) bool { return w.lateHeads[ref] })
 }
 
 // deferred returns the error that names the changes of postponed operations, with what the datastore has of them.
@@ -77,11 +78,11 @@ func (w *write) deferred() error {
 	have := map[netvirt.Key]netvirt.Object{}
 	for _, o := range w.late {
 		objects := netvirt.Model{}
-		objects.Add(w.mirror.decode(o.unit, w.mirror.at(o.unit), nil)...)
-		for _, k := range o.keys() {
+		objects.Add(w.mirror.Decode(o.Unit, w.mirror.At(o.Unit), nil)...)
+		for _, k := range o.Keys() {
 			have[k] = objects[k]
 			if objects[k] != nil {
-				w.mirror.learn(netvirt.Change{New: objects[k]}) // operations has learnt the change
+				w.mirror.Learn(netvirt.Change{New: objects[k]}) // operations has learnt the change
 			}
 		}
 	}
@@ -89,7 +90,7 @@ func (w *write) deferred() error {
 }
 
 // leave records that the operational state of a deleted entry may still exist.
-func (w *write) leave(was entry, n int) {
+func (w *write) leave(was codec.Entry, n int) {
 	d, ok := departureOf(was)
 	if !ok {
 		return
@@ -106,11 +107,11 @@ func (w *write) leave(was entry, n int) {
 }
 
 // areLeaving returns the names of operations for which operational state of deleted entries still exists.
-func (w *write) areLeaving(ctx context.Context, all []*operation) (map[string]bool, error) {
+func (w *write) areLeaving(ctx context.Context, all []*codec.Operation) (map[string]bool, error) {
 	var some []departure
 	w.mu.Lock()
 	for _, o := range all {
-		if d, found := w.backend.leaving[o.key()]; found {
+		if d, found := w.backend.leaving[o.Key()]; found {
 			some = append(some, d)
 		}
 	}
@@ -146,16 +147,16 @@ func (w *write) stillLeaving(ctx context.Context, some []departure) (map[string]
 
 // withoutLeaving postpones the operations that have to wait for the operational state of deleted entries: deletions of interfaces,
 // which Netvirt needs to remove that, and new entries, which Netvirt would confuse with the deleted ones of the same names.
-func (w *write) withoutLeaving(ctx context.Context, l int, all []*operation) ([]*operation, error) {
-	if l != interfaces && l != elanInterfaces && l != vpnInterfaces {
+func (w *write) withoutLeaving(ctx context.Context, l int, all []*codec.Operation) ([]*codec.Operation, error) {
+	if l != codec.Interfaces && l != codec.ELANInterfaces && l != codec.VPNInterfaces {
 		return all, nil
 	}
 	leaving, err := w.areLeaving(ctx, all)
-	return slices.DeleteFunc(all, func(o *operation) bool {
-		if !leaving[o.key()] || o.entry == nil && l != interfaces {
+	return slices.DeleteFunc(all, func(o *codec.Operation) bool {
+		if !leaving[o.Key()] || o.Entry == nil && l != codec.Interfaces {
 			return false
 		}
-		if o.entry == nil {
+		if o.Entry == nil {
 			w.noteRemoval(o)
 		}
 		w.postpone(o)
@@ -164,22 +165,22 @@ func (w *write) withoutLeaving(ctx context.Context, l int, all []*operation) ([]
 }
 
 // withoutLeavingMembers postpones deletions of vpn-instances with deleted members whose operational state still exists.
-func (w *write) withoutLeavingMembers(ctx context.Context, all []*operation) ([]*operation, error) {
+func (w *write) withoutLeavingMembers(ctx context.Context, all []*codec.Operation) ([]*codec.Operation, error) {
 	members := map[string][]departure{}
 	var some []departure
 	w.mu.Lock()
 	for _, d := range w.backend.leaving {
 		for _, vpn := range d.vpns {
 			members[vpn.Name] = append(members[vpn.Name], d)
-			if slices.ContainsFunc(all, func(o *operation) bool { return o.key() == vpn.Name }) {
+			if slices.ContainsFunc(all, func(o *codec.Operation) bool { return o.Key() == vpn.Name }) {
 				some = append(some, d)
 			}
 		}
 	}
 	w.mu.Unlock()
 	leaving, err := w.stillLeaving(ctx, some)
-	return slices.DeleteFunc(all, func(o *operation) bool {
-		if !slices.ContainsFunc(members[o.key()], func(d departure) bool { return leaving[d.name] }) {
+	return slices.DeleteFunc(all, func(o *codec.Operation) bool {
+		if !slices.ContainsFunc(members[o.Key()], func(d departure) bool { return leaving[d.name] }) {
 			return false
 		}
 		w.postpone(o)
@@ -195,22 +196,22 @@ func (b *Backend) forgetOld() {
 }
 
 // noteRemoval records that an interface waits for its deletion.
-func (w *write) noteRemoval(o *operation) {
+func (w *write) noteRemoval(o *codec.Operation) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.backend.postponed[o.at()] = postponement{last: time.Now(), until: time.Now().Add(renewWait)}
+	w.backend.postponed[placeOf(o)] = postponement{last: time.Now(), until: time.Now().Add(renewWait)}
 }
 
 // renewed deletes the interfaces among changed entries that waited for their deletion when they were wanted again. They are created
 // like new ones then.
-func (w *write) renewed(ctx context.Context, l int, change, create []*operation) (changed, created []*operation, err error) {
-	if l != interfaces {
+func (w *write) renewed(ctx context.Context, l int, change, create []*codec.Operation) (changed, created []*codec.Operation, err error) {
+	if l != codec.Interfaces {
 		return change, create, nil
 	}
 	for _, o := range change {
 		w.mu.Lock()
-		p, waited := w.backend.postponed[o.at()]
-		delete(w.backend.postponed, o.at())
+		p, waited := w.backend.postponed[placeOf(o)]
+		delete(w.backend.postponed, placeOf(o))
 		w.mu.Unlock()
 		if !waited || time.Since(p.last) > forgetAfter {
 			changed = append(changed, o)
@@ -223,8 +224,8 @@ func (w *write) renewed(ctx context.Context, l int, change, create []*operation)
 		if end == stays {
 			continue
 		}
-		w.done(&operation{unit: o.unit, list: o.list}, end == deleted)
-		o.there = false
+		w.done(&codec.Operation{Unit: o.Unit, List: o.List}, end == deleted)
+		o.There = false
 		create = append(create, o)
 	}
 	return changed, create, nil

@@ -13,35 +13,37 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // readAll reads all our entries.
-func (s *session) readAll(ctx context.Context) (*mirror, error) {
-	m := newMirror(s.form)
+func (s *session) readAll(ctx context.Context) (*codec.Mirror, error) {
+	m := codec.NewMirror(s.form)
 	var (
 		mu      sync.Mutex
 		absence absence
 	)
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	err := together(ctx, s.parallel(), listCount+1, func(ctx context.Context, l int) (err error) {
+	err := together(ctx, s.parallel(), codec.ListCount+1, func(ctx context.Context, l int) (err error) {
 		defer func() {
 			if err != nil {
 				cancel(err) // the other lists are not needed any more
 			}
 		}()
 		var (
-			entries []entry
+			entries []codec.Entry
 			there   bool
 		)
-		if l == listCount {
-			m.identity, err = s.readIdentity(ctx)
-			there = m.identity != ""
+		if l == codec.ListCount {
+			m.Identity, err = s.readIdentity(ctx)
+			there = m.Identity != ""
 		} else {
-			there, err = s.readList(ctx, &s.lists[l], func(e entry) {
-				if m.mayBeOurs(l, e) {
-					e.normalize()
-					entries = append(entries, e.own())
+			there, err = s.readList(ctx, &s.lists[l], func(e codec.Entry) {
+				if m.MayBeOurs(l, e) {
+					e.Normalize()
+					entries = append(entries, e.Own())
 				}
 			})
 		}
@@ -54,14 +56,14 @@ func (s *session) readAll(ctx context.Context) (*mirror, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, e := range entries {
-			m.put(unitAt(l, e.key()), l, e)
+			m.Put(codec.UnitAt(l, e.Key()), l, e)
 		}
 		return err
 	})
 	if err != nil {
 		return nil, context.Cause(ctx) // the first
 	}
-	m.keepOurs()
+	m.KeepOurs()
 	return m, nil
 }
 
@@ -98,12 +100,12 @@ func (s *session) parallel() int {
 }
 
 // readList reads the entries of a list; there is false if its container does not exist.
-func (s *session) readList(ctx context.Context, l *list, add func(entry)) (there bool, err error) {
+func (s *session) readList(ctx context.Context, l *codec.List, add func(codec.Entry)) (there bool, err error) {
 	q := s.request(http.MethodGet, s.dialect.container(l), nil)
 	q.timeout = s.cfg.ReadTimeout
 	err = s.send(ctx, q, func(body io.Reader) error {
 		if err := decodeList(body, l, add); err != nil {
-			return fmt.Errorf("read %s: %w", l.top(), err)
+			return fmt.Errorf("read %s: %w", l.Top(), err)
 		}
 		return nil
 	})
@@ -123,8 +125,8 @@ func (s *session) readList(ctx context.Context, l *list, add func(entry)) (there
 
 // makeContainer creates an empty container after its reading has failed. If this succeeds,
 // the container did not exist; else the reading failed for another reason.
-func (s *session) makeContainer(ctx context.Context, l *list, failure error) error {
-	body := fmt.Appendf(nil, "{%q:{}}", l.top())
+func (s *session) makeContainer(ctx context.Context, l *codec.List, failure error) error {
+	body := fmt.Appendf(nil, "{%q:{}}", l.Top())
 	if err := s.send(ctx, s.request(http.MethodPost, s.dialect.data, body), nil); err != nil {
 		return errors.Join(failure, err)
 	}
@@ -132,13 +134,13 @@ func (s *session) makeContainer(ctx context.Context, l *list, failure error) err
 }
 
 // readEntry reads an entry; it returns nil if there is none.
-func (s *session) readEntry(ctx context.Context, l *list, key string) (entry, error) {
-	var found entry
+func (s *session) readEntry(ctx context.Context, l *codec.List, key string) (codec.Entry, error) {
+	var found codec.Entry
 	q := s.request(http.MethodGet, s.dialect.entry(l, key), nil)
 	q.small = true
 	err := s.send(ctx, q, func(body io.Reader) error {
-		return decodeEntries(body, l, func(e entry) {
-			if e.key() == key {
+		return decodeEntries(body, l, func(e codec.Entry) {
+			if e.Key() == key {
 				found = e
 			}
 		})
@@ -156,16 +158,16 @@ const fewEntries = 16
 
 // look reads the entries with some keys, including the leaves of other writers. It returns
 // nil for a key without an entry.
-func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]entry, error) {
-	found := make(map[string]entry, len(keys))
+func (s *session) look(ctx context.Context, l *codec.List, keys []string) (map[string]codec.Entry, error) {
+	found := make(map[string]codec.Entry, len(keys))
 	if s.dialect.opaque || len(keys) > fewEntries {
 		for _, k := range keys {
 			found[k] = nil
 		}
-		_, err := s.readList(ctx, l, func(e entry) {
-			if _, wanted := found[e.key()]; wanted {
-				e.normalize()
-				found[e.key()] = e
+		_, err := s.readList(ctx, l, func(e codec.Entry) {
+			if _, wanted := found[e.Key()]; wanted {
+				e.Normalize()
+				found[e.Key()] = e
 			}
 		})
 		return found, err
@@ -176,7 +178,7 @@ func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]
 		if e == nil || err != nil {
 			return err
 		}
-		e.normalize()
+		e.Normalize()
 		mu.Lock()
 		defer mu.Unlock()
 		found[keys[i]] = e
@@ -187,36 +189,36 @@ func (s *session) look(ctx context.Context, l *list, keys []string) (map[string]
 
 // decodeList reads a container with its list, one entry at a time, so that entries that are
 // not kept take no memory.
-func decodeList(body io.Reader, l *list, add func(entry)) error {
+func decodeList(body io.Reader, l *codec.List, add func(codec.Entry)) error {
 	d := newDecoder(body)
 	found := false
 	err := members(d, func(name string) error {
-		if !named(name, l.module, l.container) {
+		if !named(name, l.Module, l.Container) {
 			return d.SkipValue()
 		}
 		found = true
 		return members(d, func(name string) error {
-			if !named(name, l.module, l.name) {
+			if !named(name, l.Module, l.Name) {
 				return d.SkipValue()
 			}
 			return elements(d, l, add)
 		})
 	})
-	return finish(d, err, found, l.top())
+	return finish(d, err, found, l.Top())
 }
 
 // decodeEntries reads the answer to a request for an entry.
-func decodeEntries(body io.Reader, l *list, add func(entry)) error {
+func decodeEntries(body io.Reader, l *codec.List, add func(codec.Entry)) error {
 	d := newDecoder(body)
 	found := false
 	err := members(d, func(name string) error {
-		if !named(name, l.module, l.name) {
+		if !named(name, l.Module, l.Name) {
 			return d.SkipValue()
 		}
 		found = true
 		return elements(d, l, add)
 	})
-	return finish(d, err, found, l.module+":"+l.name)
+	return finish(d, err, found, l.Module+":"+l.Name)
 }
 
 // newDecoder returns a decoder that fails if it would have to hold more than maxHeld bytes.
@@ -294,12 +296,12 @@ func members(d *jsontext.Decoder, each func(name string) error) error {
 }
 
 // elements reads the entries of a list.
-func elements(d *jsontext.Decoder, l *list, add func(entry)) error {
+func elements(d *jsontext.Decoder, l *codec.List, add func(codec.Entry)) error {
 	if err := open(d, '['); err != nil {
 		return err
 	}
 	for d.PeekKind() != ']' {
-		e := l.fresh()
+		e := l.Fresh()
 		if err := json.UnmarshalDecode(d, e); err != nil {
 			return err
 		}

@@ -7,33 +7,33 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // reject records that the controller will never accept the changes of an operation.
-func (w *write) reject(o *operation, err error) {
+func (w *write) reject(o *codec.Operation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range o.keys() {
+	for _, k := range o.Keys() {
 		w.refused[k] = true
 		if !slices.Contains(w.rejected.Keys, k) {
 			w.rejected.Keys = append(w.rejected.Keys, k)
 		}
 	}
-	w.refused[o.head()] = true
-	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.list].name, o.key(), err))
+	w.refused[o.Head()] = true
+	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.List].Name, o.Key(), err))
 }
 
 // isRefused reports whether the entry of an operation was refused.
-func (w *write) isRefused(o *operation) bool {
+func (w *write) isRefused(o *codec.Operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.refused[o.head()]
+	return w.refused[o.Head()]
 }
 
 // failure is an answer that may be a refusal or a failure of the controller (500).
 type failure struct {
-	operation *operation
+	operation *codec.Operation
 	err       error
 }
 
@@ -43,7 +43,7 @@ type place struct {
 	key  string
 }
 
-func (o *operation) at() place { return place{o.list, o.key()} }
+func placeOf(o *codec.Operation) place { return place{o.List, o.Key()} }
 
 // failureCounts counts, by entry, the consecutive writes that failed at it.
 type failureCounts map[place]int
@@ -62,14 +62,14 @@ const (
 
 // fail records that the controller failed at a request with one entry (500). If it accepts
 // other entries, it refuses this one; else the controller itself may have failed.
-func (w *write) fail(o *operation, err error) error {
+func (w *write) fail(o *codec.Operation, err error) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.backend.failures) >= maxCounted {
 		clear(w.backend.failures) // most entries are not wanted any more
 	}
-	w.backend.failures[o.at()]++
-	w.refused[o.head()] = true
+	w.backend.failures[placeOf(o)]++
+	w.refused[o.Head()] = true
 	w.failed = append(w.failed, failure{o, err})
 	if w.accepted == 0 && len(w.failed) >= maxFailed {
 		return fmt.Errorf("the controller fails at every entry: %w", err)
@@ -98,18 +98,18 @@ func (w *write) checkWritable(ctx context.Context) error {
 // probe writes a list that permits everything, which is always the same. It is in the same part of the datastore (shard) as our entries;
 // the identity is in another one, which can have another leader.
 func (w *write) probe(ctx context.Context) error {
-	o := &operation{unit: unit{netvirt.KindACL, openID(netvirt.Ingress)}, list: accessLists, entry: openList(netvirt.Ingress)}
-	found, err := w.look(ctx, &w.lists[accessLists], []string{o.key()})
+	o := codec.Probe()
+	found, err := w.look(ctx, &w.lists[codec.AccessLists], []string{o.Key()})
 	if err != nil {
 		return err
 	}
 	full := *o
-	full.entry = o.entry.own()
-	if there := found[o.key()]; there != nil {
-		full.entry.keep(there)
+	full.Entry = o.Entry.Own()
+	if there := found[o.Key()]; there != nil {
+		full.Entry.Keep(there)
 	}
-	w.mirror.touch(o.unit)
-	err = w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[accessLists], o.key()), w.body(accessLists, &full)), nil)
+	w.mirror.Touch(o.Unit)
+	err = w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[codec.AccessLists], o.Key()), w.body(codec.AccessLists, &full)), nil)
 	if err == nil {
 		w.done(o, false)
 	}
@@ -125,7 +125,7 @@ func (w *write) result(ctx context.Context) error {
 	}
 	var failed []error
 	for _, f := range w.failed {
-		n := w.backend.failures[f.operation.at()]
+		n := w.backend.failures[placeOf(f.operation)]
 		if w.accepted > 0 && n >= refusedWithOthers || n >= refusedAlone {
 			w.reject(f.operation, f.err)
 		} else {

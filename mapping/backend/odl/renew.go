@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // renewWait and renewEach, for each entry, bound the wait until the controller has removed
@@ -20,13 +22,13 @@ const (
 // addresses, or an elan-interface that gets another elan-instance. An update changes only
 // the datastore then, and not the controller's operational state, so the entry has to be
 // deleted and created again (decision 25).
-func mustRecreate(there, wanted entry) bool {
+func mustRecreate(there, wanted codec.Entry) bool {
 	switch was := there.(type) {
-	case *elanInterface:
-		return was.ELAN != wanted.(*elanInterface).ELAN
-	case *vpnInterface:
-		now := wanted.(*vpnInterface)
-		return !reflect.DeepEqual(was.VPNs, now.VPNs) || !reflect.DeepEqual(was.own().(*vpnInterface).Adjacencies, now.Adjacencies)
+	case *codec.ELANInterface:
+		return was.ELAN != wanted.(*codec.ELANInterface).ELAN
+	case *codec.VPNInterface:
+		now := wanted.(*codec.VPNInterface)
+		return !reflect.DeepEqual(was.VPNs, now.VPNs) || !reflect.DeepEqual(was.Own().(*codec.VPNInterface).Adjacencies, now.Adjacencies)
 	}
 	return false
 }
@@ -34,19 +36,19 @@ func mustRecreate(there, wanted entry) bool {
 // departure is a deleted entry of an interface whose operational state may still exist.
 type departure struct {
 	name string
-	elan string    // of an elan-interface
-	vpns []vpnName // of a vpn-interface
+	elan string          // of an elan-interface
+	vpns []codec.VPNName // of a vpn-interface
 	// until is when the state is not waited for any more.
 	until time.Time
 }
 
 // departureOf returns the departure of an entry; ok is false if the entry has no operational
 // state to wait for.
-func departureOf(e entry) (departure, bool) {
+func departureOf(e codec.Entry) (departure, bool) {
 	switch e := e.(type) {
-	case *elanInterface:
+	case *codec.ELANInterface:
 		return departure{name: e.Name, elan: e.ELAN}, true
-	case *vpnInterface:
+	case *codec.VPNInterface:
 		return departure{name: e.Name, vpns: e.VPNs}, true
 	}
 	return departure{}, false
@@ -54,15 +56,15 @@ func departureOf(e entry) (departure, bool) {
 
 // removeForRecreation deletes the entries that have to be created again, and waits until the
 // controller has removed their operational state.
-func (w *write) removeForRecreation(ctx context.Context, all []*operation, found map[string]entry) error {
-	var going []*operation
+func (w *write) removeForRecreation(ctx context.Context, all []*codec.Operation, found map[string]codec.Entry) error {
+	var going []*codec.Operation
 	for _, o := range all {
-		there := found[o.key()]
-		if there != nil && (o.there || mayTake(there)) && mustRecreate(there, o.entry) {
+		there := found[o.Key()]
+		if there != nil && (o.There || codec.MayTake(there)) && mustRecreate(there, o.Entry) {
 			going = append(going, o)
 		}
 	}
-	err := w.each(ctx, going, func(ctx context.Context, o *operation) error {
+	err := w.each(ctx, going, func(ctx context.Context, o *codec.Operation) error {
 		_, err := w.erase(ctx, o)
 		return err
 	})
@@ -70,12 +72,12 @@ func (w *write) removeForRecreation(ctx context.Context, all []*operation, found
 		return err
 	}
 	going = slices.DeleteFunc(going, w.isRefused)
-	return w.awaitGone(ctx, going, func(o *operation) entry { return found[o.key()] })
+	return w.awaitGone(ctx, going, func(o *codec.Operation) codec.Entry { return found[o.Key()] })
 }
 
 // awaitGone waits until the controller has removed the operational state of deleted entries. It would confuse
 // new entries of the same names with the deleted ones. After the wait the write goes on in any case.
-func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*operation) entry) error {
+func (w *write) awaitGone(ctx context.Context, all []*codec.Operation, was func(*codec.Operation) codec.Entry) error {
 	var leaving []departure
 	for _, o := range all {
 		if d, ok := departureOf(was(o)); ok {
@@ -91,25 +93,25 @@ func (w *write) awaitGone(ctx context.Context, all []*operation, was func(*opera
 // withoutMembers postpones deletions of elan-instances that are not ready for it: the controller has not tagged them (see
 // tagWait), or they have members in operation. The controller deletes remaining members by name, and the names may belong to
 // new interfaces by then.
-func (w *write) withoutMembers(ctx context.Context, all []*operation) ([]*operation, error) {
+func (w *write) withoutMembers(ctx context.Context, all []*codec.Operation) ([]*codec.Operation, error) {
 	if len(all) == 0 {
 		return nil, nil
 	}
-	found, err := w.look(ctx, &w.lists[elanInstances], keysOf(all))
+	found, err := w.look(ctx, &w.lists[codec.ELANInstances], keysOf(all))
 	if err != nil {
 		return nil, err
 	}
-	all = w.postponeSome(all, tagWait, func(o *operation) bool { return !isTagged(found[o.key()]) })
+	all = w.postponeSome(all, tagWait, func(o *codec.Operation) bool { return !isTagged(found[o.Key()]) })
 	members, err := w.membersOf(ctx, keysOf(all))
-	return w.postponeSome(all, renewWait, func(o *operation) bool { return len(members[o.key()]) > 0 }), err
+	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool { return len(members[o.Key()]) > 0 }), err
 }
 
 // withoutFormer postpones creations of elan-instances while the operational state of former ones with their names exists.
 // Netvirt gives a new elan-instance no tag if it finds such a state, and programs none of its interfaces.
-func (w *write) withoutFormer(ctx context.Context, all []*operation) ([]*operation, error) {
+func (w *write) withoutFormer(ctx context.Context, all []*codec.Operation) ([]*codec.Operation, error) {
 	present, err := w.membersOf(ctx, keysOf(all))
-	return w.postponeSome(all, renewWait, func(o *operation) bool {
-		_, is := present[o.key()]
+	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool {
+		_, is := present[o.Key()]
 		return is
 	}), err
 }

@@ -8,15 +8,17 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // errExternal is the error for a wanted entry that exists and belongs to another writer.
 var errExternal = errors.New("an external entry with this name exists; delete that entry, or use another name")
 
 // batches divides creations into batches of one request each.
-func (w *write) batches(l int, all []*operation) [][]*operation {
+func (w *write) batches(l int, all []*codec.Operation) [][]*codec.Operation {
 	var (
-		out  [][]*operation
+		out  [][]*codec.Operation
 		size int
 	)
 	for _, o := range all {
@@ -33,12 +35,12 @@ func (w *write) batches(l int, all []*operation) [][]*operation {
 }
 
 // body returns the body of a request for entries of a list.
-func (w *write) body(l int, all ...*operation) []byte {
-	entries := make([]entry, len(all))
+func (w *write) body(l int, all ...*codec.Operation) []byte {
+	entries := make([]codec.Entry, len(all))
 	for i, o := range all {
-		entries[i] = o.entry
+		entries[i] = o.Entry
 	}
-	body, err := json.Marshal(map[string][]entry{w.lists[l].module + ":" + w.lists[l].name: entries})
+	body, err := json.Marshal(map[string][]codec.Entry{w.lists[l].Module + ":" + w.lists[l].Name: entries})
 	if err != nil {
 		panic("odl: an entry of a list has no JSON form: " + err.Error())
 	}
@@ -50,7 +52,7 @@ const entriesPerTimeout = 200
 
 // create creates entries in one request. If the controller refuses it, create reads the
 // entries, and halves the rest until it has found each entry that is refused.
-func (w *write) create(ctx context.Context, l int, all []*operation) error {
+func (w *write) create(ctx context.Context, l int, all []*codec.Operation) error {
 	q := w.request(http.MethodPost, w.dialect.container(&w.lists[l]), w.body(l, all...))
 	q.timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
 	err := w.send(ctx, q, nil)
@@ -70,7 +72,7 @@ func (w *write) create(ctx context.Context, l int, all []*operation) error {
 	case len(rest) < len(all):
 		return w.create(ctx, l, rest)
 	}
-	for _, half := range [][]*operation{rest[:len(rest)/2], rest[len(rest)/2:]} {
+	for _, half := range [][]*codec.Operation{rest[:len(rest)/2], rest[len(rest)/2:]} {
 		if err := w.create(ctx, l, half); err != nil {
 			return err
 		}
@@ -81,13 +83,13 @@ func (w *write) create(ctx context.Context, l int, all []*operation) error {
 // reread reads the entries of a request that was refused. It updates those that exist, and
 // returns those that do not. If the request had only one entry, and it does not exist, the
 // refusal is its own: reread records that.
-func (w *write) reread(ctx context.Context, l int, all []*operation, failure error) (rest []*operation, err error) {
+func (w *write) reread(ctx context.Context, l int, all []*codec.Operation, failure error) (rest []*codec.Operation, err error) {
 	found, err := w.look(ctx, &w.lists[l], keysOf(all))
 	if err != nil {
 		return nil, err
 	}
 	for _, o := range all {
-		there := found[o.key()]
+		there := found[o.Key()]
 		if there == nil {
 			rest = append(rest, o)
 			continue
@@ -102,17 +104,17 @@ func (w *write) reread(ctx context.Context, l int, all []*operation, failure err
 	return rest, nil
 }
 
-func keysOf(all []*operation) []string {
+func keysOf(all []*codec.Operation) []string {
 	keys := make([]string, len(all))
 	for i, o := range all {
-		keys[i] = o.key()
+		keys[i] = o.Key()
 	}
 	return keys
 }
 
 // refuse records the refusal of one entry. A status of 500 may also be a failure of the
 // controller.
-func (w *write) refuse(o *operation, err error) error {
+func (w *write) refuse(o *codec.Operation, err error) error {
 	var answer *answerError
 	if errors.As(err, &answer) && answer.status == http.StatusInternalServerError {
 		return w.fail(o, err)
@@ -122,14 +124,14 @@ func (w *write) refuse(o *operation, err error) error {
 }
 
 // change updates entries. It reads them first, to keep the leaves of other writers.
-func (w *write) change(ctx context.Context, l int, all []*operation) error {
+func (w *write) change(ctx context.Context, l int, all []*codec.Operation) error {
 	if len(all) == 0 {
 		return nil
 	}
-	look := func(ctx context.Context, keys []string) (map[string]entry, error) {
+	look := func(ctx context.Context, keys []string) (map[string]codec.Entry, error) {
 		return w.look(ctx, &w.lists[l], keys)
 	}
-	if l == elanInstances {
+	if l == codec.ELANInstances {
 		look = w.lookTagged
 	}
 	found, err := look(ctx, keysOf(all))
@@ -139,36 +141,36 @@ func (w *write) change(ctx context.Context, l int, all []*operation) error {
 	if err != nil {
 		return err
 	}
-	return w.each(ctx, all, func(ctx context.Context, o *operation) error {
+	return w.each(ctx, all, func(ctx context.Context, o *codec.Operation) error {
 		if w.isRefused(o) { // its deletion was refused
 			return nil
 		}
-		return w.update(ctx, o, found[o.key()])
+		return w.update(ctx, o, found[o.Key()])
 	})
 }
 
 // update replaces one entry, given the entry that exists. It writes nothing if that is
 // already as wanted, or belongs to another writer.
-func (w *write) update(ctx context.Context, o *operation, there entry) error {
+func (w *write) update(ctx context.Context, o *codec.Operation, there codec.Entry) error {
 	if there != nil {
-		if same(there.own(), o.entry) {
+		if codec.Same(there.Own(), o.Entry) {
 			w.done(o, false)
 			return nil
 		}
-		if !o.there && !mayTake(there) {
+		if !o.There && !codec.MayTake(there) {
 			w.reject(o, errExternal)
 			return nil
 		}
 	}
 	full := *o
-	full.entry = o.entry.own()
+	full.Entry = o.Entry.Own()
 	if there != nil {
-		full.entry.keep(there)
+		full.Entry.Keep(there)
 		if err := w.beforeSecured(ctx, &full, there); err != nil {
 			return err
 		}
 	}
-	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[o.list], o.key()), w.body(o.list, &full)), nil)
+	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[o.List], o.Key()), w.body(o.List, &full)), nil)
 	if err == nil {
 		w.done(o, true)
 		return nil
@@ -176,11 +178,11 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 	if !isRefusal(err) {
 		return err
 	}
-	now, lookErr := w.look(ctx, &w.lists[o.list], []string{o.key()})
+	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})
 	if lookErr != nil {
 		return lookErr
 	}
-	if e := now[o.key()]; e != nil && same(e.own(), o.entry) {
+	if e := now[o.Key()]; e != nil && codec.Same(e.Own(), o.Entry) {
 		w.done(o, true)
 		return nil
 	}
@@ -188,13 +190,13 @@ func (w *write) update(ctx context.Context, o *operation, there entry) error {
 }
 
 // removeAll deletes entries, without those that have to wait.
-func (w *write) removeAll(ctx context.Context, l int, all []*operation) (err error) {
+func (w *write) removeAll(ctx context.Context, l int, all []*codec.Operation) (err error) {
 	switch l {
-	case elanInstances:
+	case codec.ELANInstances:
 		all, err = w.withoutMembers(ctx, all)
-	case vpnInstances:
+	case codec.VPNInstances:
 		all, err = w.withoutLeavingMembers(ctx, all)
-	case accessLists:
+	case codec.AccessLists:
 		all, err = w.withoutUsed(ctx, all)
 	default:
 		all, err = w.withoutLeaving(ctx, l, all)
@@ -213,18 +215,18 @@ func (w *write) removeAll(ctx context.Context, l int, all []*operation) (err err
 }
 
 // entriesOf returns the mirror's entries of operations.
-func (w *write) entriesOf(l int, all []*operation) map[*operation]entry {
+func (w *write) entriesOf(l int, all []*codec.Operation) map[*codec.Operation]codec.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	entries := make(map[*operation]entry, len(all))
+	entries := make(map[*codec.Operation]codec.Entry, len(all))
 	for _, o := range all {
-		entries[o] = w.mirror.at(o.unit)[l]
+		entries[o] = w.mirror.At(o.Unit)[l]
 	}
 	return entries
 }
 
 // remove deletes one entry. It is not an error if the entry does not exist.
-func (w *write) remove(ctx context.Context, o *operation) error {
+func (w *write) remove(ctx context.Context, o *codec.Operation) error {
 	end, err := w.erase(ctx, o)
 	switch end {
 	case deleted:
@@ -249,8 +251,8 @@ const (
 )
 
 // erase deletes one entry.
-func (w *write) erase(ctx context.Context, o *operation) (end, error) {
-	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.list], o.key()), nil), nil)
+func (w *write) erase(ctx context.Context, o *codec.Operation) (end, error) {
+	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.List], o.Key()), nil), nil)
 	var answer *answerError
 	switch {
 	case err == nil:
@@ -262,11 +264,11 @@ func (w *write) erase(ctx context.Context, o *operation) (end, error) {
 	case !answer.refuses():
 		return stays, err
 	}
-	now, lookErr := w.look(ctx, &w.lists[o.list], []string{o.key()})
+	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})
 	if lookErr != nil {
 		return stays, lookErr
 	}
-	if now[o.key()] == nil {
+	if now[o.Key()] == nil {
 		return unseen, nil
 	}
 	return stays, w.refuse(o, fmt.Errorf("delete: %w", err))
@@ -274,7 +276,7 @@ func (w *write) erase(ctx context.Context, o *operation) (end, error) {
 
 // removed records that an entry does not exist, as the controller answered; result checks
 // that the controller was ready.
-func (w *write) removed(o *operation) {
+func (w *write) removed(o *codec.Operation) {
 	w.done(o, false)
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -19,8 +20,8 @@ type session struct {
 	cfg     *Config
 	base    string // its URL
 	dialect dialect
-	lists   *[listCount]list
-	form    form
+	lists   *[codec.ListCount]codec.List
+	form    codec.Form
 }
 
 // needed lists the modules that writes need, beside one of the l3vpn modules.
@@ -60,7 +61,7 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 func (b *Backend) logConnected(s *session) {
 	if now := s.base + " " + s.dialect.name; now != b.logged {
 		b.logged = now
-		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.name, "l3vpn", s.lists[vpnInstances].module)
+		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.name, "l3vpn", s.lists[codec.VPNInstances].Module)
 	}
 }
 
@@ -112,18 +113,36 @@ func (b *Backend) discover(ctx context.Context, base string) (*session, []string
 			failures = append(failures, err)
 			continue
 		}
-		s.lists = listsOf(s.form)
+		s.lists = codec.ListsOf(s.form)
 		marks, err := s.marksDeleted(ctx)
 		if err != nil {
 			failures = append(failures, err)
 			continue
 		}
 		if marks {
-			s.lists[accessLists].fresh = func() entry { return &accessList{marks: true} }
+			s.lists[codec.AccessLists].Fresh = codec.NewMarkedList
 		}
 		return s, modules, nil
 	}
 	return nil, nil, fmt.Errorf("OpenDaylight at %s is not ready: %w", base, errors.Join(failures...))
+}
+
+// formOf detects the form. Moved and flat have the same module name and revision, so it
+// requests an address family, which only moved has.
+func (s *session) formOf(ctx context.Context, modules []string) (codec.Form, error) {
+	if !slices.Contains(modules, codec.ModuleMoved) {
+		return codec.Nested, nil
+	}
+	l := &codec.ListsOf(codec.Moved)[codec.VPNInstances]
+	err := s.send(ctx, s.request(http.MethodGet, s.dialect.entry(l, "coe-bridge:probe")+"/ipv4-family", nil), nil)
+	var answer *answerError
+	switch {
+	case err != nil && !errors.As(err, &answer):
+		return codec.Nested, err
+	case err == nil || s.dialect.missing(answer):
+		return codec.Moved, nil
+	}
+	return codec.Flat, nil
 }
 
 // candidates returns the dialects to try.
@@ -148,8 +167,8 @@ func (s *session) ready(ctx context.Context) ([]string, error) {
 			missing = append(missing, name)
 		}
 	}
-	if !slices.Contains(modules, moduleL3VPN) && !slices.Contains(modules, moduleMoved) {
-		missing = append(missing, moduleL3VPN)
+	if !slices.Contains(modules, codec.ModuleL3VPN) && !slices.Contains(modules, codec.ModuleMoved) {
+		missing = append(missing, codec.ModuleL3VPN)
 	}
 	if len(missing) > 0 {
 		return nil, fmt.Errorf("it does not serve %s: it is starting, or has no Netvirt", strings.Join(missing, ", "))
@@ -179,7 +198,7 @@ func (s *session) detect(ctx context.Context, prefixed bool) error {
 		s.dialect = dialectOf(oxygen8040)
 		return nil
 	}
-	absent := s.dialect.entry(&listsOf(nested)[elanInstances], "coe-bridge:probe")
+	absent := s.dialect.entry(&codec.ListsOf(codec.Nested)[codec.ELANInstances], "coe-bridge:probe")
 	err := s.send(ctx, s.request(http.MethodGet, absent, nil), nil)
 	var answer *answerError
 	switch {

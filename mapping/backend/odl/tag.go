@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/go-json-experiment/json"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // tagWait bounds the wait until the controller has tagged elan-instances; it is less than
@@ -17,13 +17,13 @@ const (
 // lookTagged reads elan-instances when all of them are tagged, or when tagWait is over. The
 // controller tags an elan-instance some time after it was written, and writes all its leaves
 // again as they were. An earlier change or deletion would be undone by that.
-func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry, error) {
+func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]codec.Entry, error) {
 	timeout := time.NewTimer(tagWait)
 	defer timeout.Stop()
 	poll := time.NewTicker(tagPoll)
 	defer poll.Stop()
 	for {
-		found, err := w.look(ctx, &w.lists[elanInstances], keys)
+		found, err := w.look(ctx, &w.lists[codec.ELANInstances], keys)
 		if err != nil || allTagged(found) {
 			return found, err
 		}
@@ -37,7 +37,7 @@ func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]entry
 	}
 }
 
-func allTagged(found map[string]entry) bool {
+func allTagged(found map[string]codec.Entry) bool {
 	for _, e := range found {
 		if !isTagged(e) {
 			return false
@@ -47,12 +47,4 @@ func allTagged(found map[string]entry) bool {
 }
 
 // isTagged reports whether an elan-instance is tagged, or does not exist.
-func isTagged(e entry) bool { return e == nil || e.(*elanInstance).tagged() }
-
-// tagged reports whether the controller has tagged the elan-instance.
-func (e *elanInstance) tagged() bool {
-	var leaves struct {
-		Tag uint32 `json:"elan-tag"`
-	}
-	return len(e.Others) > 0 && json.Unmarshal(e.Others, &leaves) == nil && leaves.Tag != 0
-}
+func isTagged(e codec.Entry) bool { return e == nil || e.(*codec.ELANInstance).Tagged() }

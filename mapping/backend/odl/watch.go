@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
 
 // Bounds of the time between attempts to connect while watching.
@@ -152,22 +152,22 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	if b.mirror != m {
 		return unknown // it was read meanwhile
 	}
-	if !m.agrees(now, then) {
+	if !m.Agrees(now, then) {
 		b.mirror = nil
 		return differs
 	}
-	m.forgetTouched(then)
+	m.ForgetTouched(then)
 	return agrees
 }
 
 // reads reports whether the controller can read an entry, or knows that it does not exist.
 func (s *session) reads(ctx context.Context) bool {
-	_, err := s.look(ctx, &s.lists[accessLists], []string{openID(netvirt.Ingress)})
+	_, err := s.look(ctx, &s.lists[codec.AccessLists], []string{codec.Probe().Key()})
 	return err == nil
 }
 
 // snapshot returns the session and the mirror, and the mirror's clock.
-func (b *Backend) snapshot(ctx context.Context) (*session, *mirror, uint64) {
+func (b *Backend) snapshot(ctx context.Context) (*session, *codec.Mirror, uint64) {
 	if b.acquire(ctx) != nil {
 		return nil, nil, 0
 	}
@@ -175,5 +175,5 @@ func (b *Backend) snapshot(ctx context.Context) (*session, *mirror, uint64) {
 	if b.session == nil || b.mirror == nil {
 		return nil, nil, 0
 	}
-	return b.session, b.mirror, b.mirror.clock
+	return b.session, b.mirror, b.mirror.Clock
 }

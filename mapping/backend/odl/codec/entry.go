@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"bytes"
@@ -7,21 +7,22 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// entry is an entry of one of Netvirt's lists. Its fields are the leaves of the model; all
+// Entry is an entry of one of Netvirt's lists. Its fields are the leaves of the model; all
 // other leaves belong to other writers.
-type entry interface {
-	key() string
-	// normalize brings an entry that was read into the form that encode writes: lists are
+type Entry interface {
+	Key() string
+	// Normalize brings an entry that was read into the form that encode writes: lists are
 	// sorted, identities have their prefix.
-	normalize()
-	// own returns a copy without the leaves of other writers.
-	own() entry
-	// keep copies the leaves of other writers from the existing entry, so that a write does
+	Normalize()
+	// Own returns a copy without the leaves of other writers.
+	Own() Entry
+	// Keep copies the leaves of other writers from the existing entry, so that a write does
 	// not delete them.
-	keep(there entry)
+	Keep(there Entry)
 }
 
 // others holds the leaves of other writers in a container or an entry.
@@ -29,18 +30,18 @@ type others struct {
 	Others jsontext.Value `json:",embed"` //nolint:staticcheck // the option is go-json-experiment's
 }
 
-// same reports whether two normalized entries are equal. It compares the entries of pods without
+// Same reports whether two normalized entries are equal. It compares the entries of pods without
 // reflection, because most entries of a datastore are theirs.
-func same(a, b entry) bool {
+func Same(a, b Entry) bool {
 	switch a := a.(type) {
-	case *ietfInterface:
-		b, ok := b.(*ietfInterface)
+	case *IETFInterface:
+		b, ok := b.(*IETFInterface)
 		return ok && a.same(b)
-	case *elanInterface:
-		b, ok := b.(*elanInterface)
+	case *ELANInterface:
+		b, ok := b.(*ELANInterface)
 		return ok && a.same(b)
-	case *vpnInterface:
-		b, ok := b.(*vpnInterface)
+	case *VPNInterface:
+		b, ok := b.(*VPNInterface)
 		return ok && a.same(b)
 	}
 	return reflect.DeepEqual(a, b)
@@ -64,7 +65,7 @@ func sortBy[E any](list []E, key func(E) string) []E {
 	return list
 }
 
-type elanInstance struct {
+type ELANInstance struct {
 	Name           string `json:"elan-instance-name"`
 	SegmentType    string `json:"segment-type,omitempty"`
 	SegmentationID uint32 `json:"segmentation-id"`
@@ -73,10 +74,10 @@ type elanInstance struct {
 	others
 }
 
-func (e *elanInstance) key() string      { return e.Name }
-func (e *elanInstance) normalize()       { e.SegmentType = prefixed("elan", e.SegmentType) }
-func (e *elanInstance) own() entry       { o := *e; o.Others = nil; return &o }
-func (e *elanInstance) keep(there entry) { e.Others = there.(*elanInstance).Others }
+func (e *ELANInstance) Key() string      { return e.Name }
+func (e *ELANInstance) Normalize()       { e.SegmentType = prefixed("elan", e.SegmentType) }
+func (e *ELANInstance) Own() Entry       { o := *e; o.Others = nil; return &o }
+func (e *ELANInstance) Keep(there Entry) { e.Others = there.(*ELANInstance).Others }
 
 // vpnInstance is a vpn-instance of module l3vpn.
 type vpnInstance struct {
@@ -104,21 +105,21 @@ type target struct {
 	Type  string `json:"vrfRTType"`
 }
 
-func (t *targets) normalize() { t.Target = sortBy(t.Target, func(t target) string { return t.Value }) }
+func (t *targets) Normalize() { t.Target = sortBy(t.Target, func(t target) string { return t.Value }) }
 
-func (e *vpnInstance) key() string { return e.Name }
-func (e *vpnInstance) normalize()  { e.IPv4.Targets.normalize() }
-func (e *vpnInstance) own() entry {
+func (e *vpnInstance) Key() string { return e.Name }
+func (e *vpnInstance) Normalize()  { e.IPv4.Targets.Normalize() }
+func (e *vpnInstance) Own() Entry {
 	o := *e
 	o.Others, o.IPv4.Others = nil, nil
 	return &o
 }
-func (e *vpnInstance) keep(there entry) {
+func (e *vpnInstance) Keep(there Entry) {
 	t := there.(*vpnInstance)
 	e.Others, e.IPv4.Others = t.Others, t.IPv4.Others
 }
 
-type ietfInterface struct {
+type IETFInterface struct {
 	Name        string `json:"name"`
 	Type        string `json:"type,omitempty"`
 	Enabled     bool   `json:"enabled"`
@@ -137,21 +138,21 @@ type addressPair struct {
 	Address string `json:"ip-address"`
 }
 
-func (e *ietfInterface) key() string { return e.Name }
-func (e *ietfInterface) normalize() {
+func (e *IETFInterface) Key() string { return e.Name }
+func (e *IETFInterface) Normalize() {
 	e.Groups = sortBy(e.Groups, func(g string) string { return g })
 	e.Pairs = sortBy(e.Pairs, func(p addressPair) string { return p.MAC + " " + p.Address })
 }
-func (e *ietfInterface) own() entry       { o := *e; o.Others = nil; return &o }
-func (e *ietfInterface) keep(there entry) { e.Others = there.(*ietfInterface).Others }
+func (e *IETFInterface) Own() Entry       { o := *e; o.Others = nil; return &o }
+func (e *IETFInterface) Keep(there Entry) { e.Others = there.(*IETFInterface).Others }
 
-func (e *ietfInterface) same(o *ietfInterface) bool {
+func (e *IETFInterface) same(o *IETFInterface) bool {
 	return e.Name == o.Name && e.Type == o.Type && e.Enabled == o.Enabled && e.L2VLANMode == o.L2VLANMode && e.Parent == o.Parent &&
 		e.Description == o.Description && (e.Secured == nil) == (o.Secured == nil) && (e.Secured == nil || *e.Secured == *o.Secured) &&
 		slices.Equal(e.Groups, o.Groups) && slices.Equal(e.Pairs, o.Pairs) && bytes.Equal(e.Others, o.Others)
 }
 
-type elanInterface struct {
+type ELANInterface struct {
 	Name        string     `json:"name"`
 	ELAN        string     `json:"elan-instance-name"`
 	MACEntries  []macEntry `json:"static-mac-entries,omitempty"`
@@ -164,29 +165,29 @@ type macEntry struct {
 	Address string `json:"ip-prefix,omitempty"`
 }
 
-func (e *elanInterface) key() string { return e.Name }
-func (e *elanInterface) normalize() {
+func (e *ELANInterface) Key() string { return e.Name }
+func (e *ELANInterface) Normalize() {
 	e.MACEntries = sortBy(e.MACEntries, func(m macEntry) string { return m.MAC })
 }
-func (e *elanInterface) own() entry       { o := *e; o.Others = nil; return &o }
-func (e *elanInterface) keep(there entry) { e.Others = there.(*elanInterface).Others }
+func (e *ELANInterface) Own() Entry       { o := *e; o.Others = nil; return &o }
+func (e *ELANInterface) Keep(there Entry) { e.Others = there.(*ELANInterface).Others }
 
-func (e *elanInterface) same(o *elanInterface) bool {
+func (e *ELANInterface) same(o *ELANInterface) bool {
 	return e.Name == o.Name && e.ELAN == o.ELAN && slices.Equal(e.MACEntries, o.MACEntries) && e.Description == o.Description &&
 		bytes.Equal(e.Others, o.Others)
 }
 
-// vpnInterface is a vpn-interface of either module; see MarshalJSONTo.
-type vpnInterface struct {
+// VPNInterface is a vpn-interface of either module; see MarshalJSONTo.
+type VPNInterface struct {
 	Name        string      `json:"name"`
 	Router      bool        `json:"router-interface"`
-	VPNs        []vpnName   `json:"vpn-instance-names,omitempty"`
+	VPNs        []VPNName   `json:"vpn-instance-names,omitempty"`
 	Adjacencies []adjacency `json:"odl-l3vpn:adjacency,omitempty"`
 	others
 	moved bool
 }
 
-type vpnName struct {
+type VPNName struct {
 	Name       string `json:"vpn-name"`
 	SubnetType string `json:"associated-subnet-type,omitempty"`
 }
@@ -204,13 +205,13 @@ type adjacency struct {
 // that it learns.
 const primary = "primary-adjacency"
 
-func (e *vpnInterface) key() string { return e.Name }
-func (e *vpnInterface) normalize() {
-	e.VPNs = sortBy(e.VPNs, func(v vpnName) string { return v.Name })
+func (e *VPNInterface) Key() string { return e.Name }
+func (e *VPNInterface) Normalize() {
+	e.VPNs = sortBy(e.VPNs, func(v VPNName) string { return v.Name })
 	e.Adjacencies = sortBy(e.Adjacencies, func(a adjacency) string { return a.Address })
 }
 
-func (e *vpnInterface) own() entry {
+func (e *VPNInterface) Own() Entry {
 	o := *e
 	o.Others, o.Adjacencies = nil, nil
 	for _, a := range e.Adjacencies {
@@ -222,7 +223,7 @@ func (e *vpnInterface) own() entry {
 	return &o
 }
 
-func (e *vpnInterface) same(o *vpnInterface) bool {
+func (e *VPNInterface) same(o *VPNInterface) bool {
 	return e.Name == o.Name && e.Router == o.Router && slices.Equal(e.VPNs, o.VPNs) && e.moved == o.moved && bytes.Equal(e.Others, o.Others) &&
 		slices.EqualFunc(e.Adjacencies, o.Adjacencies, func(a, b adjacency) bool {
 			return a.Address == b.Address && a.MAC == b.MAC && a.Type == b.Type && a.SubnetID == b.SubnetID && a.Gateway == b.Gateway &&
@@ -230,8 +231,8 @@ func (e *vpnInterface) same(o *vpnInterface) bool {
 		})
 }
 
-func (e *vpnInterface) keep(there entry) {
-	t := there.(*vpnInterface)
+func (e *VPNInterface) Keep(there Entry) {
+	t := there.(*VPNInterface)
 	e.Others = t.Others
 	for _, a := range t.Adjacencies {
 		i := slices.IndexFunc(e.Adjacencies, func(o adjacency) bool { return o.Address == a.Address })
@@ -262,12 +263,20 @@ type natPair struct {
 	ExternalID string `json:"external-id,omitempty"`
 }
 
-func (e *routerPorts) key() string { return e.Router }
-func (e *routerPorts) normalize() {
+func (e *routerPorts) Key() string { return e.Router }
+func (e *routerPorts) Normalize() {
 	e.Ports = sortBy(e.Ports, func(p routerPort) string { return p.Name })
 	for i := range e.Ports {
 		e.Ports[i].Map = sortBy(e.Ports[i].Map, func(p natPair) string { return p.Internal })
 	}
 }
-func (e *routerPorts) own() entry       { o := *e; o.Others = nil; return &o }
-func (e *routerPorts) keep(there entry) { e.Others = there.(*routerPorts).Others }
+func (e *routerPorts) Own() Entry       { o := *e; o.Others = nil; return &o }
+func (e *routerPorts) Keep(there Entry) { e.Others = there.(*routerPorts).Others }
+
+// Tagged reports whether the controller has tagged the elan-instance.
+func (e *ELANInstance) Tagged() bool {
+	var leaves struct {
+		Tag uint32 `json:"elan-tag"`
+	}
+	return len(e.Others) > 0 && json.Unmarshal(e.Others, &leaves) == nil && leaves.Tag != 0
+}

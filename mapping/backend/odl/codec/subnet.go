@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"net/netip"

@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"iter"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// mark is the first word of the description of every entry of ours that has one.
-const mark = "coe-bridge"
+// Mark is the first word of the description of every entry of ours that has one.
+const Mark = "coe-bridge"
 
 // maxDescription is the maximum length of a description in module elan ("string 1..254").
 // Descriptions in l3vpn may be longer.
@@ -19,7 +19,7 @@ type word struct{ name, value string }
 // describe returns a description: the mark, and words with any text as value.
 func describe(words ...word) string {
 	var out strings.Builder
-	out.WriteString(mark)
+	out.WriteString(Mark)
 	for _, w := range words {
 		out.WriteString(" " + w.name + "=" + url.PathEscape(w.value))
 	}
@@ -28,7 +28,7 @@ func describe(words ...word) string {
 
 // marked reports whether a description begins with our mark.
 func marked(description string) bool {
-	return description == mark || strings.HasPrefix(description, mark+" ")
+	return description == Mark || strings.HasPrefix(description, Mark+" ")
 }
 
 // words returns the words of a description; none if it does not have our mark.
@@ -37,7 +37,7 @@ func words(description string) iter.Seq2[string, string] {
 		if !marked(description) {
 			return
 		}
-		for text := range strings.FieldsSeq(description[len(mark):]) {
+		for text := range strings.FieldsSeq(description[len(Mark):]) {
 			name, value, _ := strings.Cut(text, "=")
 			if value, err := url.PathUnescape(value); err == nil && !yield(name, value) {
 				return

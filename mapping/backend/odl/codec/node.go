@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"fmt"
@@ -19,8 +19,8 @@ const (
 	managementSuffix = ":management"
 )
 
-// networkName returns the name of the elan-instance of a NodeNetwork.
-func networkName(prefix netip.Prefix) string {
+// NetworkName returns the name of the elan-instance of a NodeNetwork.
+func NetworkName(prefix netip.Prefix) string {
 	return fmt.Sprintf("%s%s-%d", networkPrefix, prefix.Addr(), prefix.Bits())
 }
 
@@ -29,7 +29,7 @@ func parseNetworkName(name string) (p netip.Prefix, ok bool) {
 	text, found := strings.CutPrefix(name, networkPrefix)
 	address, bits, split := strings.Cut(text, "-")
 	p, err := netip.ParsePrefix(address + "/" + bits)
-	return p, found && split && err == nil && networkName(p) == name
+	return p, found && split && err == nil && NetworkName(p) == name
 }
 
 // parseNodeName returns the node of a ManagementPort or a NodePort by its name. namespace is empty for a ManagementPort.
@@ -49,8 +49,8 @@ func nodePortOf(node netip.Addr, namespace string) netvirt.NodePort {
 	return netvirt.NodePort{ELAN: netvirt.ELANName(node, namespace)}
 }
 
-// ofNode reports whether units of a kind are ports of nodes.
-func ofNode(k netvirt.Kind) bool { return k == netvirt.KindManagementPort || k == netvirt.KindNodePort }
+// OfNode reports whether units of a kind are ports of nodes.
+func OfNode(k netvirt.Kind) bool { return k == netvirt.KindManagementPort || k == netvirt.KindNodePort }
 
 // damagedPort returns the object of a port of a node whose entries an external writer has changed.
 func damagedPort(name string) netvirt.Object {
@@ -64,7 +64,7 @@ func damagedPort(name string) netvirt.Object {
 }
 
 // encodeNetwork returns the elan-instance of the management ports. Netvirt has no leaf for the other values.
-func encodeNetwork(objects []netvirt.Object) entry {
+func encodeNetwork(objects []netvirt.Object) Entry {
 	o, ok := head[netvirt.NodeNetwork](objects)
 	if !ok {
 		return nil
@@ -82,13 +82,13 @@ func encodeNetwork(objects []netvirt.Object) entry {
 	if o.GatewayLinks != "" {
 		words = append(words, word{"gateway-links", string(o.GatewayLinks)})
 	}
-	return &elanInstance{
-		Name: networkName(o.Prefix), SegmentType: "elan:" + string(netvirt.SegmentVXLAN), SegmentationID: networkVNI, Description: describe(words...),
+	return &ELANInstance{
+		Name: NetworkName(o.Prefix), SegmentType: "elan:" + string(netvirt.SegmentVXLAN), SegmentationID: networkVNI, Description: describe(words...),
 	}
 }
 
-func decodeNetwork(objects []netvirt.Object, have content) []netvirt.Object {
-	e, ok := have[elanInstances].(*elanInstance)
+func decodeNetwork(objects []netvirt.Object, have Content) []netvirt.Object {
+	e, ok := have[ELANInstances].(*ELANInstance)
 	if !ok {
 		return objects
 	}
@@ -117,7 +117,7 @@ func decodeNetwork(objects []netvirt.Object, have content) []netvirt.Object {
 
 // encodeManagementPort returns the entries of a node's port in the NodeNetwork: it is a member of the network's
 // elan-instance and of the Transit's vpn-instance, which routes its addresses there.
-func (c *codec) encodeManagementPort(objects []netvirt.Object) (out content) {
+func (c *codec) encodeManagementPort(objects []netvirt.Object) (out Content) {
 	o, ok := head[netvirt.ManagementPort](objects)
 	if !ok {
 		return out
@@ -130,9 +130,9 @@ func (c *codec) encodeManagementPort(objects []netvirt.Object) (out content) {
 	if o.Second.IsValid() {
 		words = append(words, word{"second", o.Second.String()})
 	}
-	elan := networkName(o.Network)
-	macs := &elanInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
-	vpn := &vpnInterface{Name: o.Name(), moved: c.form != nested}
+	elan := NetworkName(o.Network)
+	macs := &ELANInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
+	vpn := &VPNInterface{Name: o.Name(), moved: c.form != Nested}
 	for _, family := range []struct {
 		prefix  string
 		at      netvirt.NodeAddresses
@@ -152,13 +152,13 @@ func (c *codec) encodeManagementPort(objects []netvirt.Object) (out content) {
 			words = append(words, word{family.prefix + a.name, a.address.String()})
 			vpn.Adjacencies = append(vpn.Adjacencies, adjacency{
 				Address: netip.PrefixFrom(a.address, a.address.BitLen()).String(), MAC: o.MAC, Type: primary,
-				SubnetID: c.subnets.id(subnet{elan, family.network}), Gateway: addressText(family.gateway),
+				SubnetID: c.Subnets.id(subnet{elan, family.network}), Gateway: addressText(family.gateway),
 			})
 		}
 	}
-	vpn.VPNs = []vpnName{{transitPrefix + network.Transit, subnetType(true, o.IPv6.Address.IsValid())}}
-	vpn.normalize()
-	out[interfaces], out[elanInterfaces], out[vpnInterfaces] = nodeInterface(o.Name(), words), macs, vpn
+	vpn.VPNs = []VPNName{{TransitPrefix + network.Transit, subnetType(true, o.IPv6.Address.IsValid())}}
+	vpn.Normalize()
+	out[Interfaces], out[ELANInterfaces], out[VPNInterfaces] = nodeInterface(o.Name(), words), macs, vpn
 	return out
 }
 
@@ -171,16 +171,16 @@ func addressText(a netip.Addr) string {
 
 // nodeInterface returns the interface of a port of a node. Its port has a name of the form that OpenDaylight knows on
 // every switch.
-func nodeInterface(name string, words []word) entry {
+func nodeInterface(name string, words []word) Entry {
 	secured := false
-	return &ietfInterface{
+	return &IETFInterface{
 		Name: name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: netvirt.NodePortName(name),
 		Description: describe(words...), Secured: &secured,
 	}
 }
 
-func decodeManagementPort(objects []netvirt.Object, have content) []netvirt.Object {
-	e, ok := have[interfaces].(*ietfInterface)
+func decodeManagementPort(objects []netvirt.Object, have Content) []netvirt.Object {
+	e, ok := have[Interfaces].(*IETFInterface)
 	if !ok {
 		return objects
 	}
@@ -207,7 +207,7 @@ func decodeManagementPort(objects []netvirt.Object, have content) []netvirt.Obje
 
 // encodeNodePort returns the entries of a node's port in an elan-instance. It is a member of no vpn-instance: pods of the
 // elan-instance are its neighbours.
-func encodeNodePort(objects []netvirt.Object) (out content) {
+func encodeNodePort(objects []netvirt.Object) (out Content) {
 	o, ok := head[netvirt.NodePort](objects)
 	if !ok {
 		return out
@@ -222,15 +222,15 @@ func encodeNodePort(objects []netvirt.Object) (out content) {
 	add("network", o.Network.String(), o.Network.IsValid())
 	add("ipv6", o.IPv6.String(), o.IPv6.IsValid())
 	add("ipv6-network", o.NetworkIPv6.String(), o.NetworkIPv6.IsValid())
-	out[interfaces] = nodeInterface(o.Name(), words)
-	out[elanInterfaces] = &elanInterface{
+	out[Interfaces] = nodeInterface(o.Name(), words)
+	out[ELANInterfaces] = &ELANInterface{
 		Name: o.Name(), ELAN: o.ELAN, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe(),
 	}
 	return out
 }
 
-func decodeNodePort(objects []netvirt.Object, have content) []netvirt.Object {
-	e, ok := have[interfaces].(*ietfInterface)
+func decodeNodePort(objects []netvirt.Object, have Content) []netvirt.Object {
+	e, ok := have[Interfaces].(*IETFInterface)
 	if !ok {
 		return objects
 	}
@@ -257,13 +257,13 @@ func decodeNodePort(objects []netvirt.Object, have content) []netvirt.Object {
 }
 
 // nodeKey returns the key of the only object of a unit of nodes; is is false for another unit.
-func nodeKey(u unit) (k netvirt.Key, is bool) {
-	switch u.kind {
+func nodeKey(u Unit) (k netvirt.Key, is bool) {
+	switch u.Kind {
 	case netvirt.KindNodeNetwork:
-		prefix, _ := parseNetworkName(u.name)
+		prefix, _ := parseNetworkName(u.Name)
 		return netvirt.NodeNetwork{Prefix: prefix}.Key(), true
 	case netvirt.KindManagementPort, netvirt.KindNodePort:
-		return damagedPort(u.name).Key(), true
+		return damagedPort(u.Name).Key(), true
 	}
 	return k, false
 }

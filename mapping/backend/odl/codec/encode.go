@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"cmp"
@@ -11,7 +11,7 @@ import (
 
 // codec turns the objects of a unit into its entries and back: decode(encode(o)) == o.
 type codec struct {
-	form form
+	form Form
 	// elans returns our known elan-instances whose namespace may have the vpn-instance of
 	// that name.
 	elans func(vpn string) []string
@@ -19,35 +19,35 @@ type codec struct {
 	vpnOf func(namespace string) string
 	// transits holds the Transits by vpn-instance.
 	transits map[string]string
-	// networks holds the NodeNetworks by prefix.
+	// Networks holds the NodeNetworks by prefix.
 	networks map[netip.Prefix]netvirt.NodeNetwork
 	// isolates holds the direction in which an ACL isolates, by name; groups holds the
 	// RemoteGroups by name.
 	isolates map[string]netvirt.Direction
 	groups   map[string]netvirt.RemoteGroup
-	subnets  *subnets
+	Subnets  *subnets
 }
 
-// encode returns the entries of a unit. A damaged entry stays as it is, until its main object
+// Encode returns the entries of a unit. A damaged entry stays as it is, until its main object
 // changes to a wanted one.
-func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content, error) {
+func (c *codec) Encode(u Unit, objects []netvirt.Object, there Content) (Content, error) {
 	var (
-		out content
+		out Content
 		err error
 	)
-	switch u.kind {
+	switch u.Kind {
 	case netvirt.KindELANInstance:
-		out[elanInstances], err = encodeELANInstance(objects)
+		out[ELANInstances], err = encodeELANInstance(objects)
 	case netvirt.KindTransit:
-		out[vpnInstances] = c.encodeTransit(objects)
+		out[VPNInstances] = c.encodeTransit(objects)
 	case netvirt.KindVPNInstance:
-		out[vpnInstances], err = c.encodeVPNInstance(objects)
+		out[VPNInstances], err = c.encodeVPNInstance(objects)
 	case netvirt.KindACL:
-		out[accessLists] = c.encodeAccessList(u, objects)
+		out[AccessLists] = c.encodeAccessList(u, objects)
 	case netvirt.KindFloatingIP:
 		out[floatingIPs] = encodeFloatingIPs(u, objects)
 	case netvirt.KindNodeNetwork:
-		out[elanInstances] = encodeNetwork(objects)
+		out[ELANInstances] = encodeNetwork(objects)
 	case netvirt.KindManagementPort:
 		out = c.encodeManagementPort(objects)
 	case netvirt.KindNodePort:
@@ -58,7 +58,7 @@ func (c *codec) encode(u unit, objects []netvirt.Object, there content) (content
 	for _, o := range objects {
 		switch {
 		case !isDamaged(o):
-		case ofNode(u.kind):
+		case OfNode(u.Kind):
 			out = there
 		default:
 			l := listOf(o.Key().Kind)
@@ -92,7 +92,7 @@ func each[T netvirt.Object](objects []netvirt.Object, address func(T) netip.Addr
 	return all
 }
 
-func encodeELANInstance(objects []netvirt.Object) (entry, error) {
+func encodeELANInstance(objects []netvirt.Object) (Entry, error) {
 	o, ok := head[netvirt.ELANInstance](objects)
 	if !ok {
 		return nil, nil
@@ -100,12 +100,12 @@ func encodeELANInstance(objects []netvirt.Object) (entry, error) {
 	if _, _, err := netvirt.ParseELANName(o.Name); err != nil {
 		return nil, err
 	}
-	return &elanInstance{
+	return &ELANInstance{
 		Name: o.Name, SegmentType: "elan:" + string(o.SegmentType), SegmentationID: o.SegmentationID, Description: describe(),
 	}, nil
 }
 
-func (c *codec) encodeVPNInstance(objects []netvirt.Object) (entry, error) {
+func (c *codec) encodeVPNInstance(objects []netvirt.Object) (Entry, error) {
 	o, ok := head[netvirt.VPNInstance](objects)
 	if !ok {
 		return nil, nil
@@ -123,10 +123,10 @@ func (c *codec) encodeVPNInstance(objects []netvirt.Object) (entry, error) {
 	return c.vpnEntry(o.Name, o.RouteDistinguisher, o.Transit, words), nil
 }
 
-func (c *codec) encodeTransit(objects []netvirt.Object) entry {
+func (c *codec) encodeTransit(objects []netvirt.Object) Entry {
 	for _, o := range objects {
 		t := o.(netvirt.Transit)
-		return c.vpnEntry(transitPrefix+t.RouteTarget, t.RouteTarget, "", nil)
+		return c.vpnEntry(TransitPrefix+t.RouteTarget, t.RouteTarget, "", nil)
 	}
 	return nil
 }
@@ -134,22 +134,22 @@ func (c *codec) encodeTransit(objects []netvirt.Object) entry {
 // vpnEntry returns a vpn-instance in the controller's form. The flat form has no description:
 // there an export-only route target names the Transit. That target has no other effect,
 // because there are no routes to export.
-func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) entry {
+func (c *codec) vpnEntry(name, distinguisher, transit string, words []word) Entry {
 	distinguishers, to := []string{distinguisher}, targets{[]target{{distinguisher, "both"}}}
-	if c.form != flat {
+	if c.form != Flat {
 		return &vpnInstance{Name: name, Type: "l3", Description: describe(words...), IPv4: family{RouteDistinguishers: distinguishers, Targets: to}}
 	}
 	if transit != "" {
 		to.Target = append(to.Target, target{transit, exportOnly})
 	}
-	to.normalize()
+	to.Normalize()
 	return &flatVPNInstance{Name: name, RouteDistinguishers: distinguishers, Targets: to}
 }
 
 const exportOnly = "export_extcommunity"
 
 // transitOf returns the Transit that the entry of a vpn-instance names.
-func transitOf(e entry) string {
+func transitOf(e Entry) string {
 	switch e := e.(type) {
 	case *vpnInstance:
 		transit, _ := find(e.Description, "transit")
@@ -164,31 +164,31 @@ func transitOf(e entry) string {
 	return ""
 }
 
-func (c *codec) encodeInterface(u unit, objects []netvirt.Object, there content) (content, error) {
-	var out content
-	if _, _, _, err := netvirt.ParseInterfaceName(u.name); err != nil {
+func (c *codec) encodeInterface(u Unit, objects []netvirt.Object, there Content) (Content, error) {
+	var out Content
+	if _, _, _, err := netvirt.ParseInterfaceName(u.Name); err != nil {
 		return out, err
 	}
 	addresses := each(objects, func(m netvirt.MACEntry) netip.Addr { return m.Address })
 	if o, ok := head[netvirt.Interface](objects); ok {
-		out[interfaces] = c.encodeIETFInterface(o, objects, addresses, there)
+		out[Interfaces] = c.encodeIETFInterface(o, objects, addresses, there)
 	}
 	if o, ok := head[netvirt.ELANInterface](objects); ok {
 		e, err := encodeELANInterface(o, addresses)
 		if err != nil {
 			return out, err
 		}
-		out[elanInterfaces] = e
+		out[ELANInterfaces] = e
 	}
 	if o, ok := head[netvirt.VPNInterface](objects); ok {
-		out[vpnInterfaces] = c.encodeVPNInterface(o, objects)
+		out[VPNInterfaces] = c.encodeVPNInterface(o, objects)
 	}
 	return out, nil
 }
 
 // encodeIETFInterface puts the UIDs of the pod and of the interface into the description, whether it has DHCP, and the
 // names of its ACLs and RemoteGroups.
-func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, addresses []netvirt.MACEntry, there content) entry {
+func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Object, addresses []netvirt.MACEntry, there Content) Entry {
 	words := []word{{"pod", o.PodUID}}
 	if o.UID != o.PodUID {
 		words = append(words, word{"interface", o.UID})
@@ -196,10 +196,10 @@ func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Objec
 	if o.DHCP {
 		words = append(words, word{"dhcp", "true"})
 	}
-	e := &ietfInterface{Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface}
+	e := &IETFInterface{Name: o.Name, Type: "iana-if-type:l2vlan", Enabled: true, L2VLANMode: "trunk", Parent: o.ParentInterface}
 	e.Pairs = addressPairs(addresses, there)
 	words = append(words, c.secure(e, objects)...)
-	e.normalize()
+	e.Normalize()
 	e.Description = describe(words...)
 	return e
 }
@@ -207,8 +207,8 @@ func (c *codec) encodeIETFInterface(o netvirt.Interface, objects []netvirt.Objec
 // encodeELANInterface puts the lowest address of a MAC address into ip-prefix, since the MAC
 // address is the key of static-mac-entries. It puts the other addresses and the host name
 // of the node into the description.
-func encodeELANInterface(o netvirt.ELANInterface, addresses []netvirt.MACEntry) (entry, error) {
-	e := &elanInterface{Name: o.Name, ELAN: o.ELAN}
+func encodeELANInterface(o netvirt.ELANInterface, addresses []netvirt.MACEntry) (Entry, error) {
+	e := &ELANInterface{Name: o.Name, ELAN: o.ELAN}
 	var words []word
 	if o.Chassis != "" {
 		words = append(words, word{"chassis", o.Chassis})
@@ -222,29 +222,29 @@ func encodeELANInterface(o netvirt.ELANInterface, addresses []netvirt.MACEntry) 
 		taken[m.MAC] = true
 		e.MACEntries = append(e.MACEntries, macEntry{m.MAC, m.Address.String()})
 	}
-	e.normalize()
+	e.Normalize()
 	if e.Description = describe(words...); len(e.Description) > maxDescription {
 		return nil, fmt.Errorf("elan-interface %s: the host name of its node and its further addresses do not fit into a description of %d characters; use a shorter host name, or fewer addresses", o.Name, maxDescription)
 	}
 	return e, nil
 }
 
-func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects []netvirt.Object) entry {
-	e := &vpnInterface{Name: o.Name, moved: c.form != nested}
+func (c *codec) encodeVPNInterface(o netvirt.VPNInterface, objects []netvirt.Object) Entry {
+	e := &VPNInterface{Name: o.Name, moved: c.form != Nested}
 	var v4, v6 bool
 	for _, a := range each(objects, func(a netvirt.Adjacency) netip.Addr { return a.Address }) {
 		e.Adjacencies = append(e.Adjacencies, adjacency{
 			Address: netip.PrefixFrom(a.Address, a.Address.BitLen()).String(), MAC: a.MAC, Type: primary,
-			SubnetID: c.subnets.id(subnet{a.ELAN, a.Network}), Gateway: a.Gateway.String(),
+			SubnetID: c.Subnets.id(subnet{a.ELAN, a.Network}), Gateway: a.Gateway.String(),
 		})
 		v4, v6 = v4 || a.Address.Is4(), v6 || !a.Address.Is4()
 	}
 	vpn := o.VPN
 	if transit := c.transits[o.VPN]; transit != "" {
-		vpn = transitPrefix + transit
+		vpn = TransitPrefix + transit
 	}
-	e.VPNs = []vpnName{{vpn, subnetType(v4, v6)}}
-	e.normalize()
+	e.VPNs = []VPNName{{vpn, subnetType(v4, v6)}}
+	e.Normalize()
 	return e
 }
 
@@ -258,7 +258,7 @@ func subnetType(v4, v6 bool) string {
 	return "V4Subnet"
 }
 
-func encodeFloatingIPs(u unit, objects []netvirt.Object) entry {
+func encodeFloatingIPs(u Unit, objects []netvirt.Object) Entry {
 	ports := map[string][]natPair{}
 	for _, f := range objects {
 		if f, ok := f.(netvirt.FloatingIP); ok {
@@ -268,10 +268,10 @@ func encodeFloatingIPs(u unit, objects []netvirt.Object) entry {
 	if len(ports) == 0 {
 		return nil
 	}
-	e := &routerPorts{Router: u.name}
+	e := &routerPorts{Router: u.Name}
 	for name, pairs := range ports {
 		e.Ports = append(e.Ports, routerPort{name, pairs})
 	}
-	e.normalize()
+	e.Normalize()
 	return e
 }

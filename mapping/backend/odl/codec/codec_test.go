@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"cmp"
@@ -15,24 +15,24 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var kinds = (&Backend{}).Kinds()
+var kinds = Kinds()
 
 // encodeAll encodes a model into a mirror. Every entry is marshalled to JSON and back.
-func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
-	m := newMirror(f)
-	units := map[unit]netvirt.Model{}
+func encodeAll(t require.TestingT, f Form, model netvirt.Model) *Mirror {
+	m := NewMirror(f)
+	units := map[Unit]netvirt.Model{}
 	for _, k := range model.Keys() {
-		u := unitOf(model[k])
+		u := UnitOf(model[k])
 		if units[u] == nil {
 			units[u] = netvirt.Model{}
 		}
 		units[u].Add(model[k])
-		m.learn(netvirt.Change{New: model[k]})
+		m.Learn(netvirt.Change{New: model[k]})
 	}
-	lists := listsOf(f)
-	order := slices.SortedFunc(maps.Keys(units), func(a, b unit) int { return cmp.Compare(a.kind, b.kind) })
+	lists := ListsOf(f)
+	order := slices.SortedFunc(maps.Keys(units), func(a, b Unit) int { return cmp.Compare(a.Kind, b.Kind) })
 	for _, u := range order { // vpn-instances come first
-		have, err := m.encode(u, slices.Collect(maps.Values(units[u])), content{})
+		have, err := m.Encode(u, slices.Collect(maps.Values(units[u])), Content{})
 		require.NoError(t, err)
 		for l, e := range have {
 			if e == nil {
@@ -40,14 +40,14 @@ func encodeAll(t require.TestingT, f form, model netvirt.Model) *mirror {
 			}
 			text, err := json.Marshal(e)
 			require.NoError(t, err)
-			again := lists[l].fresh()
+			again := lists[l].Fresh()
 			require.NoError(t, json.Unmarshal(text, again))
-			again.normalize()
-			require.Equal(t, e, again.own())
-			m.put(u, l, again.own())
+			again.Normalize()
+			require.Equal(t, e, again.Own())
+			m.Put(u, l, again.Own())
 		}
 	}
-	m.subnets = newSubnets(nil) // an empty cache
+	m.Subnets = newSubnets(nil) // an empty cache
 	return m
 }
 
@@ -62,12 +62,12 @@ func FuzzCodec(f *testing.F) {
 			w.Step()
 		}
 		want := w.Model().Select(kinds)
-		for _, f := range []form{nested, moved, flat} {
+		for _, f := range []Form{Nested, Moved, Flat} {
 			m := encodeAll(t, f, want)
 			before := maps.Clone(m.units)
-			m.keepOurs()
+			m.KeepOurs()
 			require.Equal(t, len(before), len(m.units))
-			require.Equal(t, want, m.model())
+			require.Equal(t, want, m.Model())
 		}
 	})
 }
@@ -96,18 +96,18 @@ func TestEntriesOfAPod(t *testing.T) {
 			ExternalID: "8f2a6d5e-0000-4000-8000-0000000000aa",
 		},
 	)
-	mirror := encodeAll(t, nested, m)
-	require.Equal(t, m, mirror.model())
-	for want, have := range map[string]entry{
-		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.at(unit{netvirt.KindELANInstance, elan})[elanInstances],
+	mirror := encodeAll(t, Nested, m)
+	require.Equal(t, m, mirror.Model())
+	for want, have := range map[string]Entry{
+		`{"elan-instance-name":"192.168.33.12:default","segment-type":"elan:segment-type-vxlan","segmentation-id":70000,"external":false,"description":"coe-bridge"}`: mirror.At(Unit{netvirt.KindELANInstance, elan})[ELANInstances],
 		`{"vpn-instance-name":"default","type":"l3","l3vni":0,"description":"coe-bridge transit=100:1","ipv4-family":{"route-distinguisher":["100:2"],
-			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.at(unit{netvirt.KindVPNInstance, "default"})[vpnInstances],
+			"vpnTargets":{"vpnTarget":[{"vrfRTValue":"100:2","vrfRTType":"both"}]}}}`: mirror.At(Unit{netvirt.KindVPNInstance, "default"})[VPNInstances],
 		`{"name":"default:busybox1","type":"iana-if-type:l2vlan","enabled":true,"odl-interface:l2vlan-mode":"trunk",
 			"odl-interface:parent-interface":"` + netvirt.PortName(name, uid) + `","description":"coe-bridge pod=8f2a6d5e-0000-4000-8000-000000000001 interface=if-1",
 			"aclservice:port-security-enabled":false,"aclservice:allowed-address-pairs":[
-				{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"10.11.2.28"},{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"fd00::28"}]}`: mirror.at(unit{netvirt.KindInterface, name})[interfaces],
+				{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"10.11.2.28"},{"mac-address":"0a:58:0a:0b:02:1c","ip-address":"fd00::28"}]}`: mirror.At(Unit{netvirt.KindInterface, name})[Interfaces],
 		`{"name":"default:busybox1","elan-instance-name":"192.168.33.12:default","static-mac-entries":[{"mac-address":"0a:58:0a:0b:02:1c","ip-prefix":"10.11.2.28"}],
-			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.at(unit{netvirt.KindInterface, name})[elanInterfaces],
+			"description":"coe-bridge chassis=node%201 also=fd00::28@0a:58:0a:0b:02:1c"}`: mirror.At(Unit{netvirt.KindInterface, name})[ELANInterfaces],
 	} {
 		text, err := json.Marshal(have)
 		require.NoError(t, err)
@@ -121,35 +121,35 @@ func TestDamaged(t *testing.T) {
 	w := backendtest.NewWorld(5)
 	w.AddPods(4)
 	want := w.Model().Select(kinds)
-	for name, damage := range map[string]func(e entry) bool{
-		"segmentation-id": func(e entry) bool { x, ok := e.(*elanInstance); return ok && set(&x.SegmentationID, 4) },
-		"external":        func(e entry) bool { x, ok := e.(*elanInstance); return ok && set(&x.External, true) },
-		"l3vni":           func(e entry) bool { x, ok := e.(*vpnInstance); return ok && set(&x.L3VNI, 7) },
-		"target": func(e entry) bool {
+	for name, damage := range map[string]func(e Entry) bool{
+		"segmentation-id": func(e Entry) bool { x, ok := e.(*ELANInstance); return ok && set(&x.SegmentationID, 4) },
+		"external":        func(e Entry) bool { x, ok := e.(*ELANInstance); return ok && set(&x.External, true) },
+		"l3vni":           func(e Entry) bool { x, ok := e.(*vpnInstance); return ok && set(&x.L3VNI, 7) },
+		"target": func(e Entry) bool {
 			x, ok := e.(*vpnInstance)
 			return ok && set(&x.IPv4.Targets.Target[0].Type, "import_extcommunity")
 		},
-		"disabled": func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.Enabled, false) },
-		"mode":     func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.L2VLANMode, "transparent") },
-		"parent":   func(e entry) bool { x, ok := e.(*ietfInterface); return ok && set(&x.Parent, "") },
-		"elan":     func(e entry) bool { x, ok := e.(*elanInterface); return ok && set(&x.ELAN, "elsewhere") },
-		"mac": func(e entry) bool {
-			x, ok := e.(*elanInterface)
+		"disabled": func(e Entry) bool { x, ok := e.(*IETFInterface); return ok && set(&x.Enabled, false) },
+		"mode":     func(e Entry) bool { x, ok := e.(*IETFInterface); return ok && set(&x.L2VLANMode, "transparent") },
+		"parent":   func(e Entry) bool { x, ok := e.(*IETFInterface); return ok && set(&x.Parent, "") },
+		"elan":     func(e Entry) bool { x, ok := e.(*ELANInterface); return ok && set(&x.ELAN, "elsewhere") },
+		"mac": func(e Entry) bool {
+			x, ok := e.(*ELANInterface)
 			return ok && set(&x.MACEntries[0].MAC, "00:00:00:00:00:01")
 		},
-		"vpn": func(e entry) bool { x, ok := e.(*vpnInterface); return ok && set(&x.VPNs[0].Name, "elsewhere") },
-		"gateway": func(e entry) bool {
-			x, ok := e.(*vpnInterface)
+		"vpn": func(e Entry) bool { x, ok := e.(*VPNInterface); return ok && set(&x.VPNs[0].Name, "elsewhere") },
+		"gateway": func(e Entry) bool {
+			x, ok := e.(*VPNInterface)
 			return ok && set(&x.Adjacencies[0].Gateway, "10.9.9.9")
 		},
-		"subnet_id": func(e entry) bool {
-			x, ok := e.(*vpnInterface)
+		"subnet_id": func(e Entry) bool {
+			x, ok := e.(*VPNInterface)
 			return ok && set(&x.Adjacencies[0].SubnetID, "00000000-0000-8000-8000-000000000000")
 		},
-		"router": func(e entry) bool { x, ok := e.(*vpnInterface); return ok && set(&x.Router, true) },
+		"router": func(e Entry) bool { x, ok := e.(*VPNInterface); return ok && set(&x.Router, true) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := encodeAll(t, nested, want)
+			m := encodeAll(t, Nested, want)
 			damaged := 0
 			for _, have := range m.units {
 				for _, e := range have {
@@ -159,21 +159,22 @@ func TestDamaged(t *testing.T) {
 				}
 			}
 			require.NotZero(t, damaged)
-			m.keepOurs()
-			have := m.model()
+			m.KeepOurs()
+			have := m.Model()
 			require.GreaterOrEqual(t, len(netvirt.Diff(have, want)), damaged)
 
 			// Writing the difference repairs it.
-			w := &write{session: &session{lists: listsOf(nested)}, mirror: m, refused: map[netvirt.Key]bool{}}
 			operations := 0
-			for _, list := range w.operations(netvirt.Diff(have, want)) {
+			lists, refused := m.Operations(netvirt.Diff(have, want))
+			require.Empty(t, refused)
+			for _, list := range lists {
 				for _, o := range list {
-					m.put(o.unit, o.list, o.entry)
+					m.Put(o.Unit, o.List, o.Entry)
 					operations++
 				}
 			}
 			require.GreaterOrEqual(t, operations, damaged)
-			require.Equal(t, want, m.model())
+			require.Equal(t, want, m.Model())
 		})
 	}
 }
@@ -200,24 +201,17 @@ func TestDescriptions(t *testing.T) {
 	require.Empty(t, maps.Collect(words("private network one=1")))
 }
 
-func TestEscape(t *testing.T) {
-	d := dialectOf(neon8040)
-	require.Equal(t, "/rests/data/elan:elan-instances/elan-instance=fd00%3A%3A1%3Aa%2Fb%20%2Bc", d.entry(&listsOf(nested)[elanInstances], "fd00::1:a/b +c"))
-	d = dialectOf(draft02)
-	require.Equal(t, "/restconf/config/ietf-interfaces:interfaces/interface/default%3Ap", d.entry(&listsOf(nested)[interfaces], "default:p"))
-}
-
 // TestSame: two entries that differ in one leaf are not the same.
 func TestSame(t *testing.T) {
-	blank := map[string]func() entry{
-		"interface": func() entry {
-			return &ietfInterface{Groups: []string{""}, Pairs: []addressPair{{}}, Secured: new(bool)}
+	blank := map[string]func() Entry{
+		"interface": func() Entry {
+			return &IETFInterface{Groups: []string{""}, Pairs: []addressPair{{}}, Secured: new(bool)}
 		},
-		"elan-interface": func() entry { return &elanInterface{MACEntries: []macEntry{{}}} },
-		"vpn-interface":  func() entry { return &vpnInterface{VPNs: []vpnName{{}}, Adjacencies: []adjacency{{}}} },
+		"elan-interface": func() Entry { return &ELANInterface{MACEntries: []macEntry{{}}} },
+		"vpn-interface":  func() Entry { return &VPNInterface{VPNs: []VPNName{{}}, Adjacencies: []adjacency{{}}} },
 	}
 	for name, blankEntry := range blank {
-		require.True(t, same(blankEntry(), blankEntry()), name)
+		require.True(t, Same(blankEntry(), blankEntry()), name)
 		for i := range leavesOf(reflect.ValueOf(blankEntry()).Elem()) {
 			changed := blankEntry()
 			leaf := leavesOf(reflect.ValueOf(changed).Elem())[i]
@@ -229,12 +223,12 @@ func TestSame(t *testing.T) {
 			default:
 				leaf.SetBytes([]byte("x"))
 			}
-			require.False(t, same(blankEntry(), changed), "%s: leaf %d: %+v", name, i, changed)
+			require.False(t, Same(blankEntry(), changed), "%s: leaf %d: %+v", name, i, changed)
 		}
 	}
-	require.False(t, same(&vpnInterface{}, &vpnInterface{moved: true}))
-	require.False(t, same(&ietfInterface{}, &ietfInterface{Secured: new(bool)}))
-	require.False(t, same(&ietfInterface{}, &elanInterface{}))
+	require.False(t, Same(&VPNInterface{}, &VPNInterface{moved: true}))
+	require.False(t, Same(&IETFInterface{}, &IETFInterface{Secured: new(bool)}))
+	require.False(t, Same(&IETFInterface{}, &ELANInterface{}))
 }
 
 // leavesOf returns the leaves of a value that reflection can set.

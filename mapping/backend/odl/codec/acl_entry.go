@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"slices"
@@ -58,9 +58,12 @@ const accessListType = "ietf-access-control-list:ipv4-acl"
 // permit is the action of every rule: an empty leaf.
 var permit = actions{[]jsontext.Value{jsontext.Value("null")}}
 
-func (e *accessList) key() string { return e.Name }
+// NewMarkedList returns an empty list of a release with the leaf deleted.
+func NewMarkedList() Entry { return &accessList{marks: true} }
 
-func (e *accessList) normalize() {
+func (e *accessList) Key() string { return e.Name }
+
+func (e *accessList) Normalize() {
 	e.Type = prefixed("ietf-access-control-list", e.Type)
 	for i := range e.Rules.Rule {
 		e.Rules.Rule[i].Direction = prefixed("aclservice", e.Rules.Rule[i].Direction)
@@ -68,8 +71,8 @@ func (e *accessList) normalize() {
 	e.Rules.Rule = sortBy(e.Rules.Rule, func(r rule) string { return r.Name })
 }
 
-// own returns the list without the rules that Netvirt is deleting.
-func (e *accessList) own() entry {
+// Own returns the list without the rules that Netvirt is deleting.
+func (e *accessList) Own() Entry {
 	o := accessList{Name: e.Name, Type: e.Type}
 	for _, r := range e.Rules.Rule {
 		if !r.Deleted {
@@ -79,8 +82,8 @@ func (e *accessList) own() entry {
 	return &o
 }
 
-// keep also keeps the rules that Netvirt has to delete.
-func (e *accessList) keep(there entry) {
+// Keep also keeps the rules that Netvirt has to delete.
+func (e *accessList) Keep(there Entry) {
 	t := there.(*accessList)
 	e.Others = t.Others
 	if !t.marks {

@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"net/netip"
@@ -14,15 +14,15 @@ import (
 // written again or deleted.
 const damagedMark = "(damaged)"
 
-// decode appends the objects that the entries of a unit hold to a slice, which it may
+// Decode appends the objects that the entries of a unit hold to a slice, which it may
 // change.
-func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt.Object {
-	switch u.kind {
+func (c *codec) Decode(u Unit, have Content, objects []netvirt.Object) []netvirt.Object {
+	switch u.Kind {
 	case netvirt.KindELANInstance:
 		objects = decodeELANInstance(objects, have)
 	case netvirt.KindTransit:
-		if have[vpnInstances] != nil {
-			objects = append(objects, netvirt.Transit{RouteTarget: strings.TrimPrefix(u.name, transitPrefix)})
+		if have[VPNInstances] != nil {
+			objects = append(objects, netvirt.Transit{RouteTarget: strings.TrimPrefix(u.Name, TransitPrefix)})
 		}
 	case netvirt.KindVPNInstance:
 		objects = c.decodeVPNInstance(objects, have)
@@ -37,17 +37,17 @@ func (c *codec) decode(u unit, have content, objects []netvirt.Object) []netvirt
 	case netvirt.KindFloatingIP:
 		objects = decodeFloatingIPs(objects, have)
 	default:
-		objects = c.decodeInterface(objects, u.name, have)
+		objects = c.decodeInterface(objects, u.Name, have)
 	}
 	return c.damaged(u, have, objects)
 }
 
 // damaged replaces the objects of damaged entries: those that the objects are encoded to differ from what the unit has. A port of a
 // node is also damaged if an entry of it is missing.
-func (c *codec) damaged(u unit, have content, objects []netvirt.Object) []netvirt.Object {
-	again, err := c.encode(u, objects, have)
+func (c *codec) damaged(u Unit, have Content, objects []netvirt.Object) []netvirt.Object {
+	again, err := c.Encode(u, objects, have)
 	for l, e := range have {
-		if e != nil && (err != nil || !same(e, again[l])) || e == nil && again[l] != nil && ofNode(u.kind) {
+		if e != nil && (err != nil || !Same(e, again[l])) || e == nil && again[l] != nil && OfNode(u.Kind) {
 			objects = damage(objects, l, u)
 		}
 	}
@@ -55,26 +55,26 @@ func (c *codec) damaged(u unit, have content, objects []netvirt.Object) []netvir
 }
 
 // damage replaces the main object of a damaged entry by one with the mark.
-func damage(objects []netvirt.Object, l int, u unit) []netvirt.Object {
-	name := u.name
+func damage(objects []netvirt.Object, l int, u Unit) []netvirt.Object {
+	name := u.Name
 	switch {
-	case ofNode(u.kind):
+	case OfNode(u.Kind):
 		return append(objects[:0], damagedPort(name))
-	case u.kind == netvirt.KindNodeNetwork:
+	case u.Kind == netvirt.KindNodeNetwork:
 		prefix, _ := parseNetworkName(name)
 		return append(objects[:0], netvirt.NodeNetwork{Prefix: prefix, Transit: damagedMark})
 	}
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
 	switch l {
-	case elanInstances:
+	case ELANInstances:
 		return put(objects, netvirt.ELANInstance{Name: name, SegmentType: damagedMark})
-	case vpnInstances:
-		if strings.HasPrefix(name, transitPrefix) {
+	case VPNInstances:
+		if strings.HasPrefix(name, TransitPrefix) {
 			return nil // a Transit has no field for the mark
 		}
 		was, _ := head[netvirt.VPNInstance](objects)
 		return put(objects, netvirt.VPNInstance{Name: name, Namespace: was.Namespace, RouteDistinguisher: damagedMark})
-	case accessLists:
+	case AccessLists:
 		for i, o := range objects {
 			switch o := o.(type) {
 			case netvirt.ACL:
@@ -85,12 +85,12 @@ func damage(objects []netvirt.Object, l int, u unit) []netvirt.Object {
 				objects[i] = o
 			}
 		}
-	case interfaces:
+	case Interfaces:
 		was, _ := head[netvirt.Interface](objects)
 		return put(objects, netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, PodUID: was.PodUID, UID: was.UID, ParentInterface: damagedMark})
-	case elanInterfaces:
+	case ELANInterfaces:
 		return put(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: damagedMark})
-	case vpnInterfaces:
+	case VPNInterfaces:
 		return put(objects, netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: damagedMark})
 	case floatingIPs:
 		for i, o := range objects {
@@ -141,8 +141,8 @@ func isDamaged(o netvirt.Object) bool {
 	return false
 }
 
-func decodeELANInstance(objects []netvirt.Object, have content) []netvirt.Object {
-	e, ok := have[elanInstances].(*elanInstance)
+func decodeELANInstance(objects []netvirt.Object, have Content) []netvirt.Object {
+	e, ok := have[ELANInstances].(*ELANInstance)
 	if !ok {
 		return objects
 	}
@@ -152,8 +152,8 @@ func decodeELANInstance(objects []netvirt.Object, have content) []netvirt.Object
 	})
 }
 
-func (c *codec) decodeVPNInstance(objects []netvirt.Object, have content) []netvirt.Object {
-	switch e := have[vpnInstances].(type) {
+func (c *codec) decodeVPNInstance(objects []netvirt.Object, have Content) []netvirt.Object {
+	switch e := have[VPNInstances].(type) {
 	case *vpnInstance:
 		namespace, ok := find(e.Description, "namespace")
 		if !ok {
@@ -166,8 +166,8 @@ func (c *codec) decodeVPNInstance(objects []netvirt.Object, have content) []netv
 	return objects
 }
 
-func decodeVPN(e entry, namespace string, distinguishers []string) netvirt.VPNInstance {
-	o := netvirt.VPNInstance{Name: e.key(), Namespace: namespace, Transit: transitOf(e)}
+func decodeVPN(e Entry, namespace string, distinguishers []string) netvirt.VPNInstance {
+	o := netvirt.VPNInstance{Name: e.Key(), Namespace: namespace, Transit: transitOf(e)}
 	if len(distinguishers) > 0 {
 		o.RouteDistinguisher = distinguishers[0]
 	}
@@ -188,9 +188,9 @@ func (c *codec) namespaceOf(vpn string) string {
 	return of
 }
 
-func (c *codec) decodeInterface(objects []netvirt.Object, name string, have content) []netvirt.Object {
+func (c *codec) decodeInterface(objects []netvirt.Object, name string, have Content) []netvirt.Object {
 	namespace, pod, _, _ := netvirt.ParseInterfaceName(name)
-	if e, ok := have[interfaces].(*ietfInterface); ok {
+	if e, ok := have[Interfaces].(*IETFInterface); ok {
 		o := netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, ParentInterface: e.Parent}
 		o.PodUID, _ = find(e.Description, "pod")
 		if o.UID, ok = find(e.Description, "interface"); !ok {
@@ -204,18 +204,18 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 		}
 	}
 	elan := ""
-	if e, ok := have[elanInterfaces].(*elanInterface); ok {
+	if e, ok := have[ELANInterfaces].(*ELANInterface); ok {
 		elan = e.ELAN
 		chassis, _ := find(e.Description, "chassis")
 		objects = append(objects, netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: chassis})
 		objects = decodeMACEntries(objects, namespace, e)
 	}
-	if e, ok := have[vpnInterfaces].(*vpnInterface); ok {
+	if e, ok := have[VPNInterfaces].(*VPNInterface); ok {
 		o := netvirt.VPNInterface{Name: name, Namespace: namespace}
 		if len(e.VPNs) > 0 {
 			o.VPN = e.VPNs[0].Name
 		}
-		if strings.HasPrefix(o.VPN, transitPrefix) {
+		if strings.HasPrefix(o.VPN, TransitPrefix) {
 			o.VPN = c.vpnOf(namespace)
 		}
 		objects = append(objects, o)
@@ -227,7 +227,7 @@ func (c *codec) decodeInterface(objects []netvirt.Object, name string, have cont
 }
 
 // decodeMACEntries decodes each address once: an entry with an address twice is damaged.
-func decodeMACEntries(objects []netvirt.Object, namespace string, e *elanInterface) []netvirt.Object {
+func decodeMACEntries(objects []netvirt.Object, namespace string, e *ELANInterface) []netvirt.Object {
 	add := func(mac, text string) {
 		address, err := netip.ParseAddr(text)
 		if err != nil || slices.ContainsFunc(objects, func(o netvirt.Object) bool {
@@ -267,18 +267,18 @@ func (c *codec) decodeAdjacency(objects []netvirt.Object, namespace, elan, name 
 // around its gateway, on the elan-instance of its interface or on another one of its
 // namespace. It finds none if an external writer has changed subnet_id or gateway.
 func (c *codec) subnetOf(a netvirt.Adjacency, elan, id string) subnet {
-	if s, ok := c.subnets.named(id); ok && s.prefix.Contains(a.Gateway) {
+	if s, ok := c.Subnets.named(id); ok && s.prefix.Contains(a.Gateway) {
 		return s
 	}
 	for _, elan := range append([]string{elan}, c.elans(c.vpnOf(a.Namespace))...) {
-		if s, found := c.subnets.find(id, elan, a.Gateway); found {
+		if s, found := c.Subnets.find(id, elan, a.Gateway); found {
 			return s
 		}
 	}
 	return subnet{}
 }
 
-func decodeFloatingIPs(objects []netvirt.Object, have content) []netvirt.Object {
+func decodeFloatingIPs(objects []netvirt.Object, have Content) []netvirt.Object {
 	e, ok := have[floatingIPs].(*routerPorts)
 	if !ok {
 		return objects

@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"regexp"
@@ -28,52 +28,52 @@ func hasInterfaceForm(name string) bool {
 func hashedSubnet(id string) bool { return len(id) == 36 && id[14] == '8' }
 
 // isOurs reports whether the entries of a unit are ours (decision 24).
-func (c *codec) isOurs(u unit, have content) bool {
-	switch u.kind {
+func (c *codec) isOurs(u Unit, have Content) bool {
+	switch u.Kind {
 	case netvirt.KindELANInstance:
-		_, _, err := netvirt.ParseELANName(u.name)
-		return err == nil && marked(have[elanInstances].(*elanInstance).Description)
+		_, _, err := netvirt.ParseELANName(u.Name)
+		return err == nil && marked(have[ELANInstances].(*ELANInstance).Description)
 	case netvirt.KindNodeNetwork:
-		return marked(have[elanInstances].(*elanInstance).Description)
+		return marked(have[ELANInstances].(*ELANInstance).Description)
 	case netvirt.KindManagementPort, netvirt.KindNodePort:
 		return slices.ContainsFunc(have[:], carriesMark)
 	case netvirt.KindTransit, netvirt.KindVPNInstance:
-		if e, ok := have[vpnInstances].(*vpnInstance); ok {
+		if e, ok := have[VPNInstances].(*vpnInstance); ok {
 			return marked(e.Description)
 		}
-		return hasOurShape(have[vpnInstances])
+		return hasOurShape(have[VPNInstances])
 	case netvirt.KindACL:
-		_, open := openDirection(u.name)
-		return open || listObject(have[accessLists]) != nil
+		_, open := openDirection(u.Name)
+		return open || listObject(have[AccessLists]) != nil
 	case netvirt.KindFloatingIP:
 		return hasOurPorts(have[floatingIPs].(*routerPorts))
 	}
-	return hasInterfaceForm(u.name) && slices.ContainsFunc(have[:], carriesMark)
+	return hasInterfaceForm(u.Name) && slices.ContainsFunc(have[:], carriesMark)
 }
 
-// mayBeOurs reports whether an entry can be ours, before the other entries of its unit are
+// MayBeOurs reports whether an entry can be ours, before the other entries of its unit are
 // known.
-func (c *codec) mayBeOurs(l int, e entry) bool {
-	u := unitAt(l, e.key())
-	if u.kind == netvirt.KindInterface {
-		return hasInterfaceForm(u.name)
+func (c *codec) MayBeOurs(l int, e Entry) bool {
+	u := UnitAt(l, e.Key())
+	if u.Kind == netvirt.KindInterface {
+		return hasInterfaceForm(u.Name)
 	}
-	if ofNode(u.kind) {
+	if OfNode(u.Kind) {
 		return true
 	}
-	var have content
+	var have Content
 	have[l] = e
 	return c.isOurs(u, have)
 }
 
 // carriesMark reports whether an entry of an interface has our mark.
-func carriesMark(e entry) bool {
+func carriesMark(e Entry) bool {
 	switch e := e.(type) {
-	case *ietfInterface:
+	case *IETFInterface:
 		return marked(e.Description)
-	case *elanInterface:
+	case *ELANInterface:
 		return marked(e.Description)
-	case *vpnInterface:
+	case *VPNInterface:
 		return slices.ContainsFunc(e.Adjacencies, func(a adjacency) bool { return hashedSubnet(a.SubnetID) })
 	}
 	return false
@@ -81,7 +81,7 @@ func carriesMark(e entry) bool {
 
 // hasOurShape reports whether a vpn-instance could be ours: it has one route distinguisher of
 // our form, only its own and the common route target, and its name is not a UUID.
-func hasOurShape(e entry) bool {
+func hasOurShape(e Entry) bool {
 	var (
 		distinguishers []string
 		to             targets
@@ -92,7 +92,7 @@ func hasOurShape(e entry) bool {
 	case *flatVPNInstance:
 		distinguishers, to = e.RouteDistinguishers, e.Targets
 	}
-	if len(distinguishers) != 1 || !distinguisherForm.MatchString(distinguishers[0]) || uuidForm.MatchString(e.key()) {
+	if len(distinguishers) != 1 || !distinguisherForm.MatchString(distinguishers[0]) || uuidForm.MatchString(e.Key()) {
 		return false
 	}
 	return !slices.ContainsFunc(to.Target, func(t target) bool {
@@ -109,21 +109,21 @@ func hasOurPorts(e *routerPorts) bool {
 	})
 }
 
-// mayTake reports whether a wanted entry that exists without our mark may become ours. The
+// MayTake reports whether a wanted entry that exists without our mark may become ours. The
 // names of elan-instances and interfaces are defined by Netvirt COE Integration. So an entry
 // with such a name and without a description was written for the same pod by an external
 // writer, or has lost its description.
-func mayTake(e entry) bool {
+func MayTake(e Entry) bool {
 	switch e := e.(type) {
-	case *elanInstance:
+	case *ELANInstance:
 		return e.Description == "" || marked(e.Description)
 	case *vpnInstance:
 		return marked(e.Description) || e.Description == "" && hasOurShape(e)
 	case *flatVPNInstance:
 		return hasOurShape(e)
-	case *ietfInterface:
+	case *IETFInterface:
 		return e.Description == "" || marked(e.Description)
-	case *elanInterface:
+	case *ELANInterface:
 		return e.Description == "" || marked(e.Description)
 	case *accessList:
 		return netvirtjson.IsGroupID(e.Name)

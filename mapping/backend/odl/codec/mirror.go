@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"maps"
@@ -10,46 +10,47 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// mirror holds our entries in the datastore, as of the last read and the writes since.
-type mirror struct {
+// Mirror holds our entries in the datastore, as of the last read and the writes since.
+type Mirror struct {
 	codec
-	identity string // of the datastore; empty if it has none
-	units    map[unit]*content
+	Identity string // of the datastore; empty if it has none
+	units    map[Unit]*Content
 	// byVPN holds elan-instances, by the names that their namespace's vpn-instance may have.
 	byVPN map[string][]string
 	// users holds the units whose entries depend on an ACL or a RemoteGroup.
-	users map[netvirt.Key]map[unit]bool
+	users map[netvirt.Key]map[Unit]bool
 	// touched holds the value of clock when a unit was last written.
-	touched map[unit]uint64
-	clock   uint64 // counts writes of units
+	touched map[Unit]uint64
+	Clock   uint64 // counts writes of units
 }
 
-func newMirror(f form) *mirror {
-	m := &mirror{units: map[unit]*content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[unit]bool{}, touched: map[unit]uint64{}}
+// NewMirror returns an empty mirror of a controller whose l3vpn has a form.
+func NewMirror(f Form) *Mirror {
+	m := &Mirror{units: map[Unit]*Content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[Unit]bool{}, touched: map[Unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
-		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, subnets: newSubnets(nil),
+		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, Subnets: newSubnets(nil),
 	}
 	return m
 }
 
-// put sets the entry of a unit in a list; nil removes it.
-func (m *mirror) put(u unit, l int, e entry) {
+// Put sets the entry of a unit in a list; nil removes it.
+func (m *Mirror) Put(u Unit, l int, e Entry) {
 	have := m.units[u]
 	if have == nil {
-		have = &content{}
+		have = &Content{}
 		m.units[u] = have
 	}
 	m.use(u, have[l], e)
 	have[l] = e
-	if *have == (content{}) {
+	if *have == (Content{}) {
 		delete(m.units, u)
 	}
-	switch u.kind {
+	switch u.Kind {
 	case netvirt.KindELANInstance:
-		m.index(u.name, e != nil)
+		m.index(u.Name, e != nil)
 	case netvirt.KindVPNInstance:
-		m.join(u.name, transitOf(e))
+		m.Join(u.Name, transitOf(e))
 	case netvirt.KindNodeNetwork:
 		m.putNetwork(u, e)
 	}
@@ -57,7 +58,7 @@ func (m *mirror) put(u unit, l int, e entry) {
 
 // use records on which ACLs and RemoteGroups a unit depends, and the content of an ACL or
 // RemoteGroup.
-func (m *mirror) use(u unit, was, now entry) {
+func (m *Mirror) use(u Unit, was, now Entry) {
 	for _, key := range dependsOn(was) {
 		if delete(m.users[key], u); len(m.users[key]) == 0 {
 			delete(m.users, key)
@@ -65,20 +66,20 @@ func (m *mirror) use(u unit, was, now entry) {
 	}
 	for _, key := range dependsOn(now) {
 		if m.users[key] == nil {
-			m.users[key] = map[unit]bool{}
+			m.users[key] = map[Unit]bool{}
 		}
 		m.users[key][u] = true
 	}
 	if old := listObject(was); old != nil {
-		m.learn(netvirt.Change{Old: old})
+		m.Learn(netvirt.Change{Old: old})
 	}
 	if o := listObject(now); o != nil {
-		m.learn(netvirt.Change{New: o})
+		m.Learn(netvirt.Change{New: o})
 	}
 }
 
-// learn records what changes of an ACL, a RemoteGroup or a NodeNetwork.
-func (m *mirror) learn(c netvirt.Change) {
+// Learn records what changes of an ACL, a RemoteGroup or a NodeNetwork.
+func (m *Mirror) Learn(c netvirt.Change) {
 	switch o := c.Object().(type) {
 	case netvirt.ACL:
 		delete(m.isolates, o.Name)
@@ -98,16 +99,16 @@ func (m *mirror) learn(c netvirt.Change) {
 	}
 }
 
-// at returns the entries of a unit.
-func (m *mirror) at(u unit) content {
+// At returns the entries of a unit.
+func (m *Mirror) At(u Unit) Content {
 	if have := m.units[u]; have != nil {
 		return *have
 	}
-	return content{}
+	return Content{}
 }
 
-// join records the Transit of a vpn-instance.
-func (m *mirror) join(vpn, transit string) {
+// Join records the Transit of a vpn-instance.
+func (m *Mirror) Join(vpn, transit string) {
 	if transit == "" {
 		delete(m.transits, vpn)
 	} else {
@@ -116,18 +117,18 @@ func (m *mirror) join(vpn, transit string) {
 }
 
 // putNetwork records the NodeNetwork of an entry, nil for none.
-func (m *mirror) putNetwork(u unit, e entry) {
-	prefix, _ := parseNetworkName(u.name)
+func (m *Mirror) putNetwork(u Unit, e Entry) {
+	prefix, _ := parseNetworkName(u.Name)
 	delete(m.networks, prefix)
-	if o, ok := head[netvirt.NodeNetwork](decodeNetwork(nil, content{elanInstances: e})); ok && e != nil {
+	if o, ok := head[netvirt.NodeNetwork](decodeNetwork(nil, Content{ELANInstances: e})); ok && e != nil {
 		m.networks[prefix] = o
 	}
 }
 
-// managementPorts returns the ManagementPorts.
-func (m *mirror) managementPorts() (all []unit) {
+// managementPorts returns the managementPorts.
+func (m *Mirror) managementPorts() (all []Unit) {
 	for u := range m.units {
-		if u.kind == netvirt.KindManagementPort {
+		if u.Kind == netvirt.KindManagementPort {
 			all = append(all, u)
 		}
 	}
@@ -135,10 +136,10 @@ func (m *mirror) managementPorts() (all []unit) {
 }
 
 // members returns the interfaces of a vpn-instance.
-func (m *mirror) members(vpn string) []unit {
-	var all []unit
+func (m *Mirror) members(vpn string) []Unit {
+	var all []Unit
 	for u := range m.units {
-		if namespace, _, _, err := netvirt.ParseInterfaceName(u.name); u.kind == netvirt.KindInterface && err == nil && netvirt.MayName(vpn, namespace) {
+		if namespace, _, _, err := netvirt.ParseInterfaceName(u.Name); u.Kind == netvirt.KindInterface && err == nil && netvirt.MayName(vpn, namespace) {
 			all = append(all, u)
 		}
 	}
@@ -146,7 +147,7 @@ func (m *mirror) members(vpn string) []unit {
 }
 
 // index adds an elan-instance to byVPN, or removes it.
-func (m *mirror) index(elan string, there bool) {
+func (m *Mirror) index(elan string, there bool) {
 	_, namespace, err := netvirt.ParseELANName(elan)
 	if err != nil {
 		return
@@ -165,10 +166,10 @@ func (m *mirror) index(elan string, there bool) {
 }
 
 // vpnOf implements codec.vpnOf.
-func (m *mirror) vpnOf(namespace string) string {
+func (m *Mirror) vpnOf(namespace string) string {
 	names := netvirt.VPNNames(namespace)
 	for _, name := range names[1:] {
-		have := m.at(unit{netvirt.KindVPNInstance, name})
+		have := m.At(Unit{netvirt.KindVPNInstance, name})
 		vpn, ok := head[netvirt.VPNInstance](m.decodeVPNInstance(nil, have))
 		if ok && vpn.Namespace == namespace {
 			return name
@@ -177,29 +178,29 @@ func (m *mirror) vpnOf(namespace string) string {
 	return names[0]
 }
 
-// touch records that a unit is being written.
-func (m *mirror) touch(u unit) {
-	m.clock++
-	m.touched[u] = m.clock
+// Touch records that a unit is being written.
+func (m *Mirror) Touch(u Unit) {
+	m.Clock++
+	m.touched[u] = m.Clock
 }
 
-// keepOurs removes the units that are not ours.
-func (m *mirror) keepOurs() {
+// KeepOurs removes the units that are not ours.
+func (m *Mirror) KeepOurs() {
 	for u, have := range m.units {
 		if m.isOurs(u, *have) {
 			continue
 		}
 		for l, e := range have {
 			if e != nil {
-				m.put(u, l, nil)
+				m.Put(u, l, nil)
 			}
 		}
 	}
 }
 
-// model decodes the mirror. It uses all processors, because decoding takes most of the
+// Model decodes the mirror. It uses all processors, because decoding takes most of the
 // bridge's time for a Read.
-func (m *mirror) model() netvirt.Model {
+func (m *Mirror) Model() netvirt.Model {
 	shares := make([]share, runtime.GOMAXPROCS(0))
 	n := 0
 	for u, have := range m.units {
@@ -222,41 +223,41 @@ func (m *mirror) model() netvirt.Model {
 	for _, s := range shares[1:] {
 		maps.Copy(all, s.objects)
 	}
-	m.subnets = newSubnets(nil)
+	m.Subnets = newSubnets(nil)
 	for _, s := range shares {
-		m.subnets.learn(s.subnets)
+		m.Subnets.learn(s.subnets)
 	}
 	return all
 }
 
 // share is the part of a mirror that one goroutine decodes.
 type share struct {
-	units   []unit
-	have    []*content    // of each
+	units   []Unit
+	have    []*Content    // of each
 	objects netvirt.Model // of all of them
 	subnets *subnets
 }
 
 // decode decodes the share. It does not change the mirror.
-func (s *share) decode(m *mirror) {
+func (s *share) decode(m *Mirror) {
 	own := m.codec
-	own.subnets = newSubnets(m.subnets)
+	own.Subnets = newSubnets(m.Subnets)
 	var objects []netvirt.Object
 	for i, u := range s.units {
-		objects = own.decode(u, *s.have[i], objects[:0])
+		objects = own.Decode(u, *s.have[i], objects[:0])
 		s.objects.Add(objects...)
 	}
-	s.subnets = own.subnets
+	s.subnets = own.Subnets
 }
 
-// agrees reports whether another reading of the datastore equals the mirror, apart from
+// Agrees reports whether another reading of the datastore equals the mirror, apart from
 // the units that were written since then.
-func (m *mirror) agrees(now *mirror, then uint64) bool {
-	if m.identity != now.identity && m.identity != "" && now.identity != "" {
+func (m *Mirror) Agrees(now *Mirror, then uint64) bool {
+	if m.Identity != now.Identity && m.Identity != "" && now.Identity != "" {
 		return false
 	}
 	for u, have := range m.units {
-		if m.touched[u] <= then && !equal(*have, now.at(u)) {
+		if m.touched[u] <= then && !equal(*have, now.At(u)) {
 			return false
 		}
 	}
@@ -268,16 +269,16 @@ func (m *mirror) agrees(now *mirror, then uint64) bool {
 	return true
 }
 
-func equal(a, b content) bool {
+func equal(a, b Content) bool {
 	for l := range a {
-		if (a[l] == nil) != (b[l] == nil) || a[l] != nil && !same(a[l], b[l]) {
+		if (a[l] == nil) != (b[l] == nil) || a[l] != nil && !Same(a[l], b[l]) {
 			return false
 		}
 	}
 	return true
 }
 
-// forgetTouched forgets the writes until then.
-func (m *mirror) forgetTouched(then uint64) {
-	maps.DeleteFunc(m.touched, func(_ unit, at uint64) bool { return at <= then })
+// ForgetTouched forgets the writes until then.
+func (m *Mirror) ForgetTouched(then uint64) {
+	maps.DeleteFunc(m.touched, func(_ Unit, at uint64) bool { return at <= then })
 }

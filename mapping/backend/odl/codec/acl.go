@@ -1,4 +1,4 @@
-package odl
+package codec
 
 import (
 	"cmp"
@@ -39,13 +39,13 @@ func optional(name, value string) []word {
 }
 
 // encodeAccessList returns the list of an ACL with its ACEs, or of a RemoteGroup.
-func (c *codec) encodeAccessList(u unit, objects []netvirt.Object) entry {
-	if d, open := openDirection(u.name); open {
+func (c *codec) encodeAccessList(u Unit, objects []netvirt.Object) Entry {
+	if d, open := openDirection(u.Name); open {
 		return openList(d)
 	}
 	if o, ok := head[netvirt.RemoteGroup](objects); ok {
 		words := append([]word{{"remote-group", o.Name}}, optional("namespace", o.Namespace)...)
-		return newAccessList(u.name, record(append(words, optional("prefixes", string(o.Prefixes))...)...))
+		return newAccessList(u.Name, record(append(words, optional("prefixes", string(o.Prefixes))...)...))
 	}
 	o, ok := head[netvirt.ACL](objects)
 	if !ok {
@@ -65,16 +65,16 @@ func (c *codec) encodeAccessList(u unit, objects []netvirt.Object) entry {
 		if ace, ok := object.(netvirt.ACE); ok {
 			words := []word{{"ace", ace.Name}, {"direction", string(ace.Direction)}, {"family", string(ace.Family)}}
 			words = append(append(words, optional("remote", ace.Remote)...), optional("ports", string(ace.Ports))...)
-			all = append(append(all, record(words...)), c.permits(u.name, ace)...)
+			all = append(append(all, record(words...)), c.permits(u.Name, ace)...)
 		}
 	}
-	return newAccessList(u.name, all...)
+	return newAccessList(u.Name, all...)
 }
 
 // newAccessList returns a list with rules. Several ACEs may permit the same.
 func newAccessList(id string, all ...rule) *accessList {
 	e := &accessList{Name: id, Type: accessListType, Rules: rules{all}}
-	e.normalize()
+	e.Normalize()
 	e.Rules.Rule = slices.CompactFunc(e.Rules.Rule, func(a, b rule) bool { return a.Name == b.Name })
 	return e
 }
@@ -170,8 +170,8 @@ func openList(d netvirt.Direction) *accessList {
 }
 
 // decodeAccessList appends the objects that the records of a list hold.
-func decodeAccessList(objects []netvirt.Object, have content) []netvirt.Object {
-	e, ok := have[accessLists].(*accessList)
+func decodeAccessList(objects []netvirt.Object, have Content) []netvirt.Object {
+	e, ok := have[AccessLists].(*accessList)
 	if !ok {
 		return objects
 	}
@@ -218,7 +218,7 @@ func decodeRecord(r rule) (o netvirt.Object, ok bool) {
 }
 
 // listObject returns the ACL or RemoteGroup of a list; nil if its record is missing.
-func listObject(e entry) netvirt.Object {
+func listObject(e Entry) netvirt.Object {
 	list, ok := e.(*accessList)
 	if !ok {
 		return nil
@@ -235,8 +235,8 @@ func listObject(e entry) netvirt.Object {
 // addressPairs returns the addresses of the MACEntries, which an interface may use. They are
 // always set, because without them aclservice does not notice that an interface leaves a list. An
 // interface whose elan-interface does not exist keeps the addresses that it has.
-func addressPairs(addresses []netvirt.MACEntry, there content) []addressPair {
-	if e, ok := there[interfaces].(*ietfInterface); ok && there[elanInterfaces] == nil && len(addresses) == 0 {
+func addressPairs(addresses []netvirt.MACEntry, there Content) []addressPair {
+	if e, ok := there[Interfaces].(*IETFInterface); ok && there[ELANInterfaces] == nil && len(addresses) == 0 {
 		return slices.Clone(e.Pairs)
 	}
 	pairs := make([]addressPair, len(addresses))
@@ -249,7 +249,7 @@ func addressPairs(addresses []netvirt.MACEntry, there content) []addressPair {
 // secure sets the leaves of aclservice in the entry of an interface, and returns the words of its
 // description. Port security is always set, because Oxygen's aclservice fails at an interface that
 // gets it later. An interface needs it to be isolated, and to be a member of remote groups.
-func (c *codec) secure(e *ietfInterface, objects []netvirt.Object) []word {
+func (c *codec) secure(e *IETFInterface, objects []netvirt.Object) []word {
 	secured := false
 	e.Secured = &secured
 	o, ok := head[netvirt.InterfaceACL](objects)
@@ -281,7 +281,7 @@ func (c *codec) secure(e *ietfInterface, objects []netvirt.Object) []word {
 
 // interfaceACLOf returns the InterfaceACL in the entry of an interface; ok is false if it has
 // none.
-func interfaceACLOf(e *ietfInterface) (o netvirt.InterfaceACL, ok bool) {
+func interfaceACLOf(e *IETFInterface) (o netvirt.InterfaceACL, ok bool) {
 	acls, hasACLs := find(e.Description, "acls")
 	groups, hasGroups := find(e.Description, "remote-groups")
 	namespace, _, _, _ := netvirt.ParseInterfaceName(e.Name)
@@ -292,9 +292,9 @@ func interfaceACLOf(e *ietfInterface) (o netvirt.InterfaceACL, ok bool) {
 
 // dependsOn returns the keys of the ACLs and RemoteGroups whose content decides on an entry of another
 // unit: an interface depends on its own, and a list on the RemoteGroups of its rules.
-func dependsOn(e entry) (keys []netvirt.Key) {
+func dependsOn(e Entry) (keys []netvirt.Key) {
 	switch e := e.(type) {
-	case *ietfInterface:
+	case *IETFInterface:
 		o, _ := interfaceACLOf(e)
 		for _, name := range o.SecurityGroups.All() {
 			keys = append(keys, netvirt.ACL{Name: name}.Key())
@@ -304,7 +304,7 @@ func dependsOn(e entry) (keys []netvirt.Key) {
 		}
 	case *accessList:
 		for _, r := range e.Rules.Rule {
-			if !strings.HasPrefix(r.Name, mark) {
+			if !strings.HasPrefix(r.Name, Mark) {
 				continue
 			}
 			if o, _ := decodeRecord(r); o != nil {

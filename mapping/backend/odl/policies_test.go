@@ -1,0 +1,96 @@
+package odl_test
+
+import (
+	"net/http"
+	"net/url"
+	"path"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
+)
+
+// withPolicies returns a pod that is isolated for ingress, with a rule for a remote group, and the ID of the list with the rule.
+func withPolicies() (m netvirt.Model, list string) {
+	m = podsOf("web")
+	acl := netvirt.ACL{Name: "web:pods:1", Namespace: "web"}
+	m.Add(
+		acl, netvirt.ACL{Name: "web:isolated", Namespace: "web", Isolates: netvirt.Ingress},
+		netvirt.ACE{
+			ACL: acl.Name, Namespace: "web", Name: "ingress:db:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4,
+			Remote: "peers:1", Ports: "tcp:80-90",
+		},
+		netvirt.RemoteGroup{Name: "peers:1", Prefixes: "10.0.0.0/8,fd00::/8"},
+		netvirt.InterfaceACL{Interface: "web:pod-1", Namespace: "web", SecurityGroups: "web:isolated,web:pods:1"},
+	)
+	return m, netvirtjson.GroupID(acl.Key())
+}
+
+// TestDamagedPolicies: what an external writer changes in lists, and in the leaves of aclservice, is restored.
+func TestDamagedPolicies(t *testing.T) {
+	want, list := withPolicies()
+	rules := func(e map[string]any, change func([]any) []any) {
+		entries := e["access-list-entries"].(map[string]any)
+		entries["ace"] = change(entries["ace"].([]any))
+	}
+	for name, damage := range map[string]func(list, pod map[string]any){
+		"port security": func(_, pod map[string]any) { pod["aclservice:port-security-enabled"] = false },
+		"groups": func(_, pod map[string]any) {
+			pod["aclservice:security-groups"] = pod["aclservice:security-groups"].([]any)[1:]
+		},
+		"addresses": func(_, pod map[string]any) { delete(pod, "aclservice:allowed-address-pairs") },
+		"one more rule": func(list, _ map[string]any) {
+			rules(list, func(all []any) []any { return append(all, map[string]any{"rule-name": "all"}) })
+		},
+		"one less rule": func(list, _ map[string]any) { rules(list, func(all []any) []any { return all[1:] }) },
+		"direction": func(list, _ map[string]any) {
+			rules(list, func(all []any) []any {
+				with(all[0].(map[string]any), "aclservice:direction", "aclservice:direction-egress")
+				return all
+			})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, f := start(t, odlfake.Oxygen)
+			write(t, b, want)
+			const lists = "ietf-access-control-list:access-lists"
+			rulesOf, pod := f.Entry(lists, "acl", list), f.Entry("ietf-interfaces:interfaces", "interface", "web:pod-1")
+			damage(rulesOf, pod)
+			f.Set(lists, "acl", list, rulesOf)
+			f.Set("ietf-interfaces:interfaces", "interface", "web:pod-1", pod)
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			require.NotEqual(t, want, have)
+			write(t, b, want)
+		})
+	}
+}
+
+// TestDependents: a change of a remote group changes the lists that name it, and a change of the direction in which an ACL isolates
+// changes its members.
+func TestDependents(t *testing.T) {
+	want, list := withPolicies()
+	b, f := start(t, odlfake.Oxygen)
+	write(t, b, want)
+	changed := func(o netvirt.Object) (keys []string) {
+		f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+			if r.Method == http.MethodPut {
+				key, err := url.PathUnescape(path.Base(r.URL.EscapedPath()))
+				require.NoError(t, err)
+				keys = append(keys, key)
+			}
+			return false
+		})
+		want.Add(o)
+		write(t, b, want)
+		f.Break(nil)
+		return keys
+	}
+	group := netvirt.RemoteGroup{Name: "peers:1", Prefixes: "192.0.2.0/24"}
+	require.ElementsMatch(t, []string{list, netvirtjson.GroupID(group.Key())}, changed(group))
+	acl := netvirt.ACL{Name: "web:isolated", Namespace: "web", Isolates: netvirt.Egress}
+	require.ElementsMatch(t, []string{"web:pod-1", netvirtjson.GroupID(acl.Key())}, changed(acl))
+}
