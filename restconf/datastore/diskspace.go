@@ -1,6 +1,7 @@
 package datastore
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -59,10 +60,40 @@ func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, 
 		return 0, false, err
 	}
 	revision, made, err := d.send(ctx, compares, ops)
-	if errors.Is(err, rpctypes.ErrNoSpace) && d.reclaim(ctx) {
-		return d.send(ctx, compares, ops)
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		return revision, made, err
 	}
-	return revision, made, err
+	// etcd refuses the transaction with which the database reaches its quota, and yet makes it.
+	if revision, made, failed := d.isMade(ctx, ops); failed != nil || made {
+		return revision, made, failed
+	}
+	if !d.reclaim(ctx) {
+		return 0, false, err
+	}
+	return d.send(ctx, compares, ops)
+}
+
+// isMade reports whether all keys are as the operations make them, and at which revision they are so.
+func (d *Datastore) isMade(ctx context.Context, ops []clientv3.Op) (revision int64, made bool, err error) {
+	var reads []clientv3.Op
+	for _, op := range ops {
+		options := []clientv3.OpOption{clientv3.WithLimit(1)}
+		if end := op.RangeBytes(); len(end) > 0 {
+			options = append(options, clientv3.WithRange(string(end)))
+		}
+		reads = append(reads, clientv3.OpGet(string(op.KeyBytes()), options...))
+	}
+	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
+	if err != nil {
+		return 0, false, err
+	}
+	for i, op := range ops {
+		has := resp.Responses[i].GetResponseRange().Kvs
+		if op.IsPut() != (len(has) == 1) || op.IsPut() && !bytes.Equal(has[0].Value, op.ValueBytes()) {
+			return 0, false, nil
+		}
+	}
+	return resp.Header.Revision, true, nil
 }
 
 // send is one call to etcd. For an operation by itself it has a cheaper one.
