@@ -86,7 +86,7 @@ func (s *slow) Read(p []byte) (int, error) {
 
 // The time for the work begins when the body is there.
 func TestSlowBody(t *testing.T) {
-	const timeout = 500 * time.Millisecond
+	const timeout = 2 * time.Second
 	b := newBed(t, func(c *Config) { c.Timeout = timeout })
 	body := func(r *http.Request) { r.Body = io.NopCloser(&slow{r.Body, 2 * timeout}) }
 	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1), body).status)

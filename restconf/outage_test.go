@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 }
 
 // deadline is what a request may take in these tests.
-const deadline = time.Second
+const deadline = 3 * time.Second
 
 // outage is a server on an etcd that goes away, and writers that note what was
 // acknowledged.
@@ -139,7 +139,7 @@ func TestDatastoreGone(t *testing.T) {
 					{"edit-id":"1","operation":"create","target":"/pods=U","value":{"pod:pods":[{"uid":"U"}]}}]}}`, "U", o.uid()),
 					header("Content-Type", "application/yang-patch+json")))
 				way.end(t, o.member)
-				require.Eventually(t, func() bool { return o.put().status == 201 }, 20*time.Second, 10*time.Millisecond)
+				require.Eventually(t, func() bool { return o.put().status == 201 }, time.Minute, 10*time.Millisecond)
 			}
 			stop()
 			require.Greater(t, len(o.acknowledged), 8)
@@ -163,7 +163,7 @@ func TestDatastoreSlow(t *testing.T) {
 	require.Equal(t, 201, o.put().status)
 	for range 3 {
 		require.NoError(t, o.member.Signal(syscall.SIGSTOP))
-		time.AfterFunc(deadline/2, func() { assert.NoError(t, o.member.Signal(syscall.SIGCONT)) })
+		time.AfterFunc(500*time.Millisecond, func() { assert.NoError(t, o.member.Signal(syscall.SIGCONT)) })
 		require.Equal(t, 201, o.put().status)
 	}
 }

@@ -79,10 +79,12 @@ func TestAccess(t *testing.T) {
 	}
 
 	// Only a guesser must wait.
+	statuses := map[string]int{}
 	for i := range 40 {
 		status, _ = ask("-u", "admin:guess"+strings.Repeat("x", i), pods)
+		statuses[status]++
 	}
-	require.Equal(t, "429", status)
+	require.Positive(t, statuses["429"], "%v", statuses)
 	status, _ = ask("-u", "ann:look", pods)
 	require.Equal(t, "200", status)
 

@@ -198,9 +198,14 @@ func (w *exposeWorld) testGatewayClients(s gatewaySide, cluster nodePorts) {
 				return err
 			}
 			defer func() { _ = conn.Close() }()
-			got, err := exchange(conn, time.Second)
-			seen[got] = true
-			return err
+			await(w.t, text+" has an endpoint", func() error {
+				got, err := exchange(conn, time.Second)
+				if err == nil {
+					seen[got] = true
+				}
+				return err
+			})
+			return nil
 		}))
 		w.ip("north", "addr", "del", text, "dev", "eth0")
 	}

@@ -85,9 +85,13 @@ func (w *exposeWorld) sameSource(at map[string]network, sides map[string][]gatew
 			if local {
 				want = []string{"pod-" + host + " " + s.outside}
 			}
-			got, err := exchange(conn, patientPing)
-			require.NoError(w.t, err, "%s at %s", s.outside, s.gateway)
-			require.Contains(w.t, want, got)
+			await(w.t, s.gateway+" answers "+s.outside, func() error {
+				got, err := exchange(conn, patientPing)
+				if err == nil {
+					require.Contains(w.t, want, got)
+				}
+				return err
+			})
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	converge = 30 * time.Second
+	converge = 2 * time.Minute
 	interval = 10 * time.Millisecond
 )
 
@@ -89,7 +89,7 @@ type world struct {
 // that time out.
 const (
 	patient   = time.Minute
-	impatient = 8 * time.Second
+	impatient = 15 * time.Second
 )
 
 // agentProcess is coe-bridge agent on a host.

@@ -43,8 +43,9 @@ import (
 
 // Time limits for a check on a busy machine, and until a repair takes effect.
 const (
-	patience = 5 * time.Second
-	converge = 30 * time.Second
+	patience = 20 * time.Second
+	silence  = 5 * time.Second // for a check that gets no answer
+	converge = 2 * time.Minute
 )
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
@@ -221,7 +222,7 @@ func TestExamine(t *testing.T) {
 
 func brokenSwitch(n *node) {
 	cfg := n.config()
-	cfg.Timeout = 300 * time.Millisecond
+	cfg.Timeout = silence
 	cfg.Switch = n.vswitch("unix:" + n.path("none.sock"))
 	found := n.find(cfg, levels{
 		"Open vSwitch": doctor.Failed, "datapath": doctor.Unknown, "gateway": doctor.Unknown, "southbound database": doctor.Unknown, "tunnels": doctor.Unknown, "mtu": doctor.Unknown,
@@ -246,7 +247,7 @@ func brokenSwitch(n *node) {
 
 	require.NoError(n.t, n.host.VSwitchd.Stop())
 	cfg = n.config()
-	cfg.Timeout = time.Second
+	cfg.Timeout = silence
 	found = n.find(cfg, levels{"ovs-vswitchd": doctor.Failed})
 	require.Contains(n.t, found["ovs-vswitchd"].Found, "deadline")
 	require.NoError(n.t, n.host.VSwitchd.Cont())
@@ -392,7 +393,7 @@ func (n *node) datapath() string {
 func brokenController(n *node) {
 	cfg := n.config()
 	require.NoError(n.t, n.host.Controller.Kill())
-	cfg.Timeout = time.Second
+	cfg.Timeout = silence
 	n.find(cfg, levels{"ovn-controller": doctor.Failed})
 	require.NoError(n.t, n.host.Controller.Restart(n.t.Context()))
 	require.NoError(n.t, n.lab.SB.Kill())
@@ -486,7 +487,7 @@ func brokenBridge(n *node) {
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, silent.Close()) }()
 	cfg = n.config()
-	cfg.Bridges, cfg.Timeout = []string{"http://" + silent.Addr().String()}, time.Second
+	cfg.Bridges, cfg.Timeout = []string{"http://" + silent.Addr().String()}, silence
 	n.find(cfg, levels{"bridge": doctor.Failed, "credentials": doctor.Unknown, "clock": doctor.Unknown})
 
 	strange := httptest.NewUnstartedServer(http.NotFoundHandler())
@@ -553,7 +554,7 @@ func brokenAgent(n *node) {
 	silent, err := net.Listen("unix", n.path("silent.sock"))
 	require.NoError(n.t, err)
 	defer func() { require.NoError(n.t, silent.Close()) }()
-	cfg.Socket, cfg.Timeout = n.path("silent.sock"), time.Second
+	cfg.Socket, cfg.Timeout = n.path("silent.sock"), silence
 	found = n.find(cfg, levels{"agent": doctor.Failed, "network configuration list": doctor.Failed})
 	require.Contains(n.t, found["agent"].Found, "deadline")
 

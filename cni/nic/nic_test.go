@@ -645,7 +645,7 @@ func TestFailed(t *testing.T) {
 	}
 	connection.works(t)
 
-	n.connectSwitch(500 * time.Millisecond)
+	n.connectSwitch(3 * time.Second)
 	n.Mover = n.mover()
 	require.NoError(t, n.host.VSwitchd.Stop())
 	_, err = n.Join(t.Context(), theNIC, false)

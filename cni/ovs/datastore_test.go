@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -130,7 +131,7 @@ func TestUseDatastore(t *testing.T) {
 	}
 	eventually := func(is func() bool, what string) {
 		t.Helper()
-		require.Eventually(t, is, 20*time.Second, 10*time.Millisecond, what)
+		require.Eventually(t, is, time.Minute, 10*time.Millisecond, what)
 	}
 	const soon = 500 * time.Millisecond
 
@@ -166,20 +167,19 @@ func TestUseDatastore(t *testing.T) {
 	_, gone = n.controller()
 	defer gone()
 	note := ""
-	eventually(func() bool {
-		_, text, found := strings.Cut(ids(), "coe-controllers=")
-		if found {
-			note = text
-		}
-		return found
-	}, "when the controller returns, its address is saved")
+	require.Eventually(t, func() bool { // the note is there for a second
+		settings, err := n.Settings(n.within())
+		require.NoError(t, err)
+		note = settings["coe-controllers"]
+		return note != ""
+	}, time.Minute, time.Millisecond, "when the controller returns, its address is saved")
 	stop() // during the change
 	require.True(t, noted("n3")(), "a started change is completed")
 	require.False(t, n.isProgrammed())
 	require.Equal(t, before, controllers())
 
 	// An agent is killed after it has removed the controllers.
-	text := note[:strings.LastIndex(note, `]"`)+2]
+	text := strconv.Quote(note)
 	killed := func() {
 		n.db("clear", "Bridge", "br-int", "controller", "--", "set", "Open_vSwitch", ".", "external_ids:coe-controllers="+text)
 	}

@@ -171,7 +171,7 @@ func TestAnotherReplica(t *testing.T) {
 		w.(http.Flusher).Flush()
 		<-r.Context().Done()
 	})
-	a := start(t, uplink.Config{URLs: []string{gone.URL, refuses.URL, hangs, b.URL()}, Silence: 200 * time.Millisecond})
+	a := start(t, uplink.Config{URLs: []string{gone.URL, refuses.URL, hangs, b.URL()}, Silence: 2 * time.Second})
 	status, answer := b.Do(http.MethodPut, "/restconf/config/pod:coe/pods/"+uid1, fmt.Sprintf(
 		`{"pods":[{"uid":%q,"name":"front","network-NS":"web","host-ip-address":%q,"interface":[{"uid":%q}]}]}`, uid1, node, uid1))
 	require.Equal(t, 2, status/100, answer)

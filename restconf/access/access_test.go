@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience = 20 * time.Second
+	patience = time.Minute
 	poll     = 5 * time.Millisecond
 )
 
@@ -120,7 +120,9 @@ func line(t testing.TB, name, role, password string) string {
 
 func write(t testing.TB, path, content string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	next := path + ".next" // nobody reads half of it
+	require.NoError(t, os.WriteFile(next, []byte(content), 0o600))
+	require.NoError(t, os.Rename(next, path))
 }
 
 func file(t testing.TB, content string) string {

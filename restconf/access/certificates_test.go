@@ -138,7 +138,7 @@ func TestCertificatesThatAreRefused(t *testing.T) {
 // connection that is open.
 func TestCertificatesEndOnOpenConnections(t *testing.T) {
 	b := newTLSBed(t, "writer:CN=robot\nreader:CN=short\n")
-	end := time.Now().Add(2 * time.Second).Truncate(time.Second)
+	end := time.Now().Add(6 * time.Second).Truncate(time.Second)
 	short := b.authority.Issue(t, "short", func(c *x509.Certificate) { c.NotAfter = end })
 	robot := b.authority.Issue(t, "robot")
 	shortLived, longLived := b.caller(&short), b.caller(&robot)

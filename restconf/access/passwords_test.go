@@ -133,9 +133,9 @@ func TestGuessing(t *testing.T) {
 	for i := range userBudget.burst {
 		_, _ = b.login("ann", fmt.Sprint("another guess", i), fmt.Sprint("203.0.113.", i%10))
 	}
-	write(t, b.cfg.UsersFile, users+"# changed\n")
 	p := b.Authenticator.(*passwords)
 	before := p.users.Load()
+	write(t, b.cfg.UsersFile, users+"# changed\n")
 	b.eventually(func() bool { return p.users.Load() != before }, "the file is read again")
 	_, err = b.login("ann", "one", "192.0.2.9")
 	require.ErrorContains(t, err, "too many logins have failed", "many addresses guess at one user")

@@ -129,7 +129,7 @@ func TestFollowRecordsWhileAway(t *testing.T) {
 	dir := shortDir(t)
 	process, lines := child(t, serverDir, dir)
 	require.True(t, lines.Scan())
-	d := open(t, Config{Schema: s.schema, Endpoints: []string{lines.Text()}, Timeout: time.Second})
+	d := open(t, Config{Schema: s.schema, Endpoints: []string{lines.Text()}, Timeout: 10 * time.Second})
 	records := lead(t, d).Records("chosen")
 	commit(t, records, map[string]string{"a": "1"})
 	l := &ledger{t: t}
@@ -140,7 +140,7 @@ func TestFollowRecordsWhileAway(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		return records.Commit(t.Context(), map[string][]byte{"last": []byte("1")}, []string{"a"}) == nil
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.ErrorIs(t, <-ended, errSeen)
 	require.Equal(t, 1, l.snapshots)
 	require.Equal(t, map[string]string{"b": "1", "last": "1"}, l.state)

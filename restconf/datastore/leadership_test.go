@@ -94,7 +94,7 @@ func TestCandidateLosesItsLease(t *testing.T) {
 // A lease that ends deposes, whatever the leader believes.
 func TestLeaseEnds(t *testing.T) {
 	s := newShapes()
-	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Second})
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: 5 * time.Second})
 	l, err := d.Campaign(t.Context())
 	require.NoError(t, err)
 	_, err = d.client.Revoke(t.Context(), l.session.Lease())
@@ -106,7 +106,7 @@ func TestLeaseEnds(t *testing.T) {
 // TestHeld: a leader counts as the leader until it is known that it lost the leadership.
 func TestHeld(t *testing.T) {
 	s := newShapes()
-	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Second})
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: 5 * time.Second})
 	l, err := d.Campaign(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, l.Held(t.Context()))

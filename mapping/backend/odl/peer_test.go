@@ -135,16 +135,22 @@ func TestHungAfterAccept(t *testing.T) {
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts the connections
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })
-	for scheme, says := range map[string]string{"http": "no complete answer within", "https": "TLS handshake timeout"} {
+	for _, c := range []struct {
+		scheme, says     string
+		answers, connect time.Duration
+	}{
+		{"http", "no complete answer within", 2 * time.Second, time.Minute},
+		{"https", "TLS handshake timeout", time.Minute, 200 * time.Millisecond},
+	} {
 		f := newFake(t, odlfake.Oxygen)
 		cfg := f.config(t)
-		cfg.Timeout, cfg.ConnectTimeout = 300*time.Millisecond, 200*time.Millisecond
-		cfg.URLs = scheme + "://" + silent.Addr().String() + "," + f.url
+		cfg.Timeout, cfg.ConnectTimeout = c.answers, c.connect
+		cfg.URLs = c.scheme + "://" + silent.Addr().String() + "," + f.url
 		write(t, open(t, cfg), podsOf("a"))
 
-		cfg.URLs = scheme + "://" + silent.Addr().String()
+		cfg.URLs = c.scheme + "://" + silent.Addr().String()
 		_, err = open(t, cfg).Read(t.Context())
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, err, c.says)
 	}
 }
 
@@ -153,7 +159,7 @@ func TestHungAfterAccept(t *testing.T) {
 func TestAnsweredLate(t *testing.T) {
 	f := newFake(t, odlfake.Oxygen)
 	cfg := f.config(t)
-	cfg.Timeout = 200 * time.Millisecond
+	cfg.Timeout = time.Second
 	b := open(t, cfg)
 	_, err := b.Read(t.Context())
 	require.NoError(t, err)

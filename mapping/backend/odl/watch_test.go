@@ -16,7 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-const patience = 10 * time.Second
+const patience = time.Minute
 
 // watch runs Watch until the test ends. It returns a channel of the calls of changed.
 func watch(t *testing.T, b *odl.Backend) <-chan struct{} {

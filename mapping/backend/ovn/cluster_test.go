@@ -231,7 +231,7 @@ func TestCluster(t *testing.T) {
 			m.AwaitConnected(t)
 		}
 		want, have := rowsOf(t, churn.model(), schema, ovn.LayoutELAN), ""
-		for end := time.Now().Add(20 * time.Second); have != want && time.Now().Before(end); {
+		for end := time.Now().Add(2 * time.Minute); have != want && time.Now().Before(end); {
 			have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
 		}
 		require.Equal(t, want, have, f.name)

@@ -17,8 +17,8 @@ import (
 
 // quick gives a backend short timeouts.
 func quick(c *ovn.Config) {
-	c.Timeout, c.ReadTimeout = time.Second, time.Second
-	c.ConnectTimeout, c.Probe = 300*time.Millisecond, 100*time.Millisecond
+	c.Timeout, c.ReadTimeout = 4*time.Second, 4*time.Second
+	c.ConnectTimeout, c.Probe = 2*time.Second, 100*time.Millisecond
 }
 
 // watch runs a backend's Watch. It returns a channel of the calls of changed, and one of
@@ -43,18 +43,18 @@ func requireChanged(t *testing.T, changed chan struct{}) {
 	t.Helper()
 	select {
 	case <-changed:
-	case <-time.After(5 * time.Second):
+	case <-time.After(time.Minute):
 		require.Fail(t, "Watch has not called changed")
 	}
 }
 
-// eventuallyWrite writes until it succeeds, which takes 15 s at most on a busy machine.
+// eventuallyWrite writes until it succeeds.
 func eventuallyWrite(t *testing.T, b *ovn.Backend, want netvirt.Model) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		have, err := b.Read(t.Context())
 		return err == nil && b.Write(t.Context(), netvirt.Diff(have, want)) == nil
-	}, 15*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	have, err := b.Read(t.Context())
 	require.NoError(t, err)
 	backendtest.Agree(t, want, have)
@@ -151,9 +151,9 @@ func TestFlap(t *testing.T) {
 		require.Eventually(t, func() bool {
 			relied.read(ctx, b)
 			return relied.isKnown()
-		}, 10*time.Second, time.Millisecond, "round %d: it is read again", round)
+		}, time.Minute, time.Millisecond, "round %d: it is read again", round)
 		server.Kill(t)
-		require.Eventually(t, func() bool { return !relied.isKnown() }, 10*time.Second, time.Millisecond,
+		require.Eventually(t, func() bool { return !relied.isKnown() }, time.Minute, time.Millisecond,
 			"round %d: the watch has not reported that the server is gone", round)
 		server.Restart(t)
 	}
@@ -170,7 +170,7 @@ func TestTwoReaders(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := b.Read(t.Context())
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	changed, _ := watch(t, b)
 	requireChanged(t, changed)
 	want := someModel(b)
@@ -210,7 +210,7 @@ func TestStopped(t *testing.T) {
 	server.Stop(t)
 	begin := time.Now()
 	require.Error(t, b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, large)))
-	require.Less(t, time.Since(begin), 3*time.Second)
+	require.Less(t, time.Since(begin), 30*time.Second)
 
 	_, err = b.Read(t.Context())
 	require.Error(t, err)
@@ -219,7 +219,7 @@ func TestStopped(t *testing.T) {
 	begin = time.Now()
 	_, err = b.Read(ctx)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.Less(t, time.Since(begin), time.Second/2)
+	require.Less(t, time.Since(begin), 3*time.Second)
 
 	server.Continue(t)
 	patient := open(t, server)
@@ -239,7 +239,7 @@ func TestEndpoints(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := b.Read(t.Context())
 		return err == nil
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	write(t, b, want)
 	require.NotEmpty(t, good.NBCtl(t, "show"))
 	hung.Continue(t)

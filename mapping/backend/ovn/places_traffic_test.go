@@ -1,6 +1,7 @@
 package ovn_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -99,6 +100,12 @@ func (w *placesWorld) reaches(from livePod, vip netip.AddrPort, pods []int) {
 	}
 }
 
+// refused waits until a client is refused.
+func (w *placesWorld) refused(from livePod, vip netip.AddrPort) {
+	w.t.Helper()
+	require.Eventually(w.t, func() bool { return errors.Is(w.connect(from, vip), syscall.ECONNREFUSED) }, time.Minute, 10*time.Millisecond, from.iface())
+}
+
 func (w *placesWorld) connect(from livePod, vip netip.AddrPort) error {
 	return connect(w.t.Context(), w.lab, from.iface(), vip.Addr().String(), vip.Port())
 }
@@ -153,11 +160,11 @@ func TestPlacesTraffic(t *testing.T) {
 
 	// The last endpoint is gone.
 	w.write(w.model(false, 0, offered{}, local6))
-	require.ErrorIs(t, w.connect(livePods[0], near4), syscall.ECONNREFUSED)
+	w.refused(livePods[0], near4)
 	w.reaches(livePods[2], near4, nowhere) // the other VIP drops on this host
 
 	w.write(w.model(false, 0, offered{}, offered{}))
-	require.ErrorIs(t, w.connect(livePods[2], near4), syscall.ECONNREFUSED)
+	w.refused(livePods[2], near4)
 
 	// A client keeps its endpoint.
 	w.write(w.model(false, affinityOfLive, local, local6))

@@ -82,14 +82,14 @@ func TestPolicyLog(t *testing.T) {
 	probe()
 	in, out := `name="a:isolated:ingress", verdict=drop, severity=warning, direction=to-lport: tcp,`,
 		`name="a:isolated:egress", verdict=drop, severity=warning, direction=from-lport: tcp,`
-	require.Eventually(t, func() bool { return len(logged(t, lab, in)) > 0 && len(logged(t, lab, out)) > 0 }, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(logged(t, lab, in)) > 0 && len(logged(t, lab, out)) > 0 }, time.Minute, 50*time.Millisecond)
 	require.Empty(t, logged(t, lab, "verdict=allow"))
 
 	apply(true, true)
 	probe()
 	require.Eventually(t, func() bool {
 		return len(logged(t, lab, `name="a:ingress:web:0:ipv4", verdict=allow, severity=info, direction=to-lport: tcp,`)) > 0
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 
 	// A node logs at most 100 packets in a second, however many it drops.
 	begin, drops := time.Now(), 0
@@ -98,11 +98,14 @@ func TestPolicyLog(t *testing.T) {
 		flood(t, lab, livePods[outside], livePods[inside], open8080, 5000)
 		drops = dropped(t, lab, "a:isolated:ingress")
 		return drops > 3*most()
-	}, 30*time.Second, 10*time.Millisecond)
+	}, 2*time.Minute, 10*time.Millisecond)
 	probe()
-	lines := len(logged(t, lab, strings.TrimSuffix(in, "tcp,")+"udp,"))
+	lines := 0
+	require.Eventually(t, func() bool {
+		lines = len(logged(t, lab, strings.TrimSuffix(in, "tcp,")+"udp,"))
+		return lines > 50
+	}, time.Minute, 50*time.Millisecond)
 	require.LessOrEqual(t, lines, most())
-	require.Greater(t, lines, 50)
 	t.Logf("%d packets dropped in %s, %d logged", drops, time.Since(begin), lines)
 
 	// The rules of a namespace share the limit, so that more policies do not log more.
@@ -119,8 +122,8 @@ func TestPolicyLog(t *testing.T) {
 		if n := len(logged(t, lab, "")); n != before {
 			before, since = n, time.Now()
 		}
-		return time.Since(since) > time.Second
-	}, 30*time.Second, 50*time.Millisecond)
+		return time.Since(since) > 3*time.Second
+	}, 2*time.Minute, 50*time.Millisecond)
 	probe()
 	require.Len(t, logged(t, lab, ""), before)
 	lines = len(logged(t, lab, `name="a:ingress:udp-`))

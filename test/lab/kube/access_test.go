@@ -52,7 +52,7 @@ func TestServiceAccounts(t *testing.T) {
 	require.Eventually(t, func() bool { return list(t, reader) == nil }, patience, interval)
 	require.True(t, apierrors.IsForbidden(list(t, guest)), "roles are the reader's")
 
-	brief := clientOf(t, c, "reader", 2*time.Second)
+	brief := clientOf(t, c, "reader", 10*time.Second)
 	require.NoError(t, list(t, brief))
 	require.True(t, apierrors.IsUnauthorized(list(t, clientOf(t, c, "reader", 0))))
 	out, err := c.Kubectl(t.Context(), "delete", "serviceaccount", "guest", "--namespace=default")

@@ -176,7 +176,7 @@ func next(t *testing.T, w watch.Interface) watch.Event {
 
 // getPod reads an existing pod, with a short timeout.
 func getPod(t *testing.T, c *kube.ControlPlane) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	_, err := c.Client().CoreV1().Pods(kube.Namespace(0)).Get(ctx, "pod-0", metav1.GetOptions{})
 	return err

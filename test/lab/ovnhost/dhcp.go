@@ -30,7 +30,7 @@ const (
 var dhcpCookie = []byte{99, 130, 83, 99}
 
 // dhcpTries is the number of tries of a client. Each try lasts a quarter of a second.
-const dhcpTries = 20
+const dhcpTries = 120
 
 // Lease is the lease of a DHCP server.
 type Lease struct {

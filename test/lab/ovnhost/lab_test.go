@@ -166,7 +166,7 @@ func TestErrorsTellTheCause(t *testing.T) {
 	require.ErrorContains(t, err, "/nonexistent.db", "what the process said")
 
 	require.ErrorContains(t, lab.Plug(ctx, Pod{Host: "host9", Name: "web:a"}), "no such host")
-	short, cancel := context.WithTimeout(ctx, 2*time.Second)
+	short, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	require.ErrorContains(t, lab.Plug(short, podA), "is there a logical switch port web:a?")
 }

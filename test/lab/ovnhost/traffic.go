@@ -15,7 +15,7 @@ import (
 
 // pingTimeout bounds Ping, httpTimeout a request.
 const (
-	pingTimeout = 15 * time.Second
+	pingTimeout = 45 * time.Second
 	httpTimeout = 10 * time.Second
 )
 

@@ -239,7 +239,7 @@ type memberStatus struct{ Leader, Connected bool }
 // status asks the member; a member that does not run is neither leader nor connected.
 func (m *Member) status(t testing.TB) memberStatus {
 	t.Helper()
-	out, err := exec.Command("ovsdb-client", "--timeout=5", "query", m.process.Endpoint(),
+	out, err := exec.Command("ovsdb-client", "--timeout=20", "query", m.process.Endpoint(),
 		`["_Server",{"op":"select","table":"Database","where":[["name","==","`+database+`"]],"columns":["leader","connected"]}]`).Output()
 	var answers []struct{ Rows []memberStatus }
 	if err != nil || json.Unmarshal(out, &answers) != nil || len(answers) != 1 || len(answers[0].Rows) != 1 {

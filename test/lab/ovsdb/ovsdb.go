@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -105,7 +106,7 @@ func (p *Process) dump(t testing.TB, tables []string) string {
 	var dump bytes.Buffer
 	for _, table := range tables {
 		out, err := p.dumpTable(table)
-		if err != nil { // a server that has just started can close its connections once
+		for end := time.Now().Add(patience); err != nil && time.Now().Before(end); { // it has just started, or another member leads now
 			out, err = p.dumpTable(table)
 		}
 		require.NoError(t, err, "dump %s: %s", table, out)
@@ -115,7 +116,7 @@ func (p *Process) dump(t testing.TB, tables []string) string {
 }
 
 func (p *Process) dumpTable(table string) ([]byte, error) {
-	return exec.Command("ovsdb-client", "--timeout=10", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
+	return exec.Command("ovsdb-client", "--timeout=60", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
 }
 
 // NBCtl runs ovn-nbctl on the database, like an external writer, and returns its output.
@@ -130,7 +131,7 @@ func (s *Server) NBCtl(t testing.TB, args ...string) string {
 func (s *Server) TryNBCtl(args ...string) (string, error) { return s.process.nbctl(args) }
 
 func (p *Process) nbctl(args []string) (string, error) {
-	args = append([]string{"--db=" + p.Endpoint(), "--timeout=10", "--no-leader-only"}, args...)
+	args = append([]string{"--db=" + p.Endpoint(), "--timeout=60", "--no-leader-only"}, args...)
 	out, err := exec.Command("ovn-nbctl", args...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("ovn-nbctl %v: %w: %s: install the Debian package ovn-central", args, err, out)

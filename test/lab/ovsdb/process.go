@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
-const startTimeout = 10 * time.Second
+const startTimeout = time.Minute
 
 // Process is an ovsdb-server with its database, for programs that are not tests. Tests use Server.
 type Process struct {
@@ -92,7 +92,7 @@ func (p *Process) create(args ...string) error {
 
 // Control runs a command of ovs-appctl on the server, and returns its output.
 func (p *Process) Control(command ...string) (string, error) {
-	out, err := exec.Command("ovs-appctl", append([]string{"--timeout=10", "--target=" + p.control()}, command...)...).CombinedOutput()
+	out, err := exec.Command("ovs-appctl", append([]string{"--timeout=60", "--target=" + p.control()}, command...)...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("ovs-appctl %v: %w: %s", command, err, out)
 	}

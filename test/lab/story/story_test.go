@@ -17,7 +17,7 @@ import (
 )
 
 // patience is the time in which a bridge must be in sync after a step.
-const patience = 15 * time.Second
+const patience = time.Minute
 
 // TestMemory runs every story, in every way, on a bridge with the memory backend.
 func TestMemory(t *testing.T) {

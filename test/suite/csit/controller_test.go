@@ -3,7 +3,6 @@ package csit
 import (
 	"context"
 	"maps"
-	"net/url"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -27,7 +26,8 @@ var roles = map[string]string{"admin": "writer", "reader": "reader", "guest": "r
 // backend.
 func startController(t *testing.T, backend ...string) *controller {
 	c := &controller{t: t}
-	c.args = append([]string{"--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles)}, backend...)
+	// After a restart the bridge has the same address.
+	c.args = append([]string{"--listen", "127.0.0.1:" + ovsdb.FreePort(t), "--data-dir", t.TempDir(), "--auth-file", bridgetest.AuthFile(t, roles)}, backend...)
 	require.NoError(t, c.start())
 	t.Cleanup(func() {
 		c.running.Kill()
@@ -35,10 +35,6 @@ func startController(t *testing.T, backend ...string) *controller {
 			t.Logf("the last of the bridge's log:\n%s", c.running.Log().Last())
 		}
 	})
-	// After a restart the bridge has the same address.
-	address, err := url.Parse(c.running.URL)
-	require.NoError(t, err)
-	c.args = append(c.args, "--listen", address.Host)
 	return c
 }
 

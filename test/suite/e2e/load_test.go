@@ -150,7 +150,7 @@ func (w *writer) request(
 		sent = body
 	}
 	status, answer, err := r.do(ctx, method, "config/"+path, sent)
-	if err != nil {
+	if err != nil || status == http.StatusServiceUnavailable { // nobody knows whether it is written
 		for i, e := range entries {
 			e.may = append(e.may, after[min(i, len(after)-1)])
 		}

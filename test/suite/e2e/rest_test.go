@@ -18,7 +18,7 @@ import (
 
 const (
 	// converge is the time in which a bridge must be in sync, on a busy machine.
-	converge = 20 * time.Second
+	converge = time.Minute
 	// interval is the time between two checks.
 	interval = 10 * time.Millisecond
 )

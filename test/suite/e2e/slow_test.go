@@ -23,8 +23,8 @@ const (
 	bodyTime = 30 * time.Second
 	readTime = 40 * time.Second
 	leeway   = 18 * time.Second
-	// deaf is the number of clients that do not read.
-	deaf = 20
+	// The numbers of clients that send a header or a body slowly, and of clients that do not read.
+	slowHeads, slowBodies, deaf = 200, 100, 20
 	// others is how many requests of other clients must be answered meanwhile.
 	others = 5
 )
@@ -65,10 +65,10 @@ func TestSlowClients(t *testing.T) {
 	}
 	// The number of connections is below the limit of an address for connections without
 	// authentication.
-	slow(200, headTime, func(conn net.Conn, tick <-chan time.Time) error {
+	slow(slowHeads, headTime, func(conn net.Conn, tick <-chan time.Time) error {
 		return drip(conn, tick, "GET /rests HTTP/1.1\r\nHost: x\r\nX-Slow: ", "")
 	})
-	slow(100, bodyTime, func(conn net.Conn, tick <-chan time.Time) error {
+	slow(slowBodies, bodyTime, func(conn net.Conn, tick <-chan time.Time) error {
 		return drip(conn, tick, "PUT /restconf/config/pod:coe HTTP/1.1\r\nHost: x\r\n"+credentials+
 			"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", "408 Request Timeout")
 	})
@@ -76,13 +76,18 @@ func TestSlowClients(t *testing.T) {
 		askAndIgnore(t, server, "GET /restconf/config/k8s:k8s HTTP/1.1\r\nHost: x\r\n"+credentials+"\r\n")
 	}
 	asked := time.Now()
+	await(t, leeway, "the bridge waits for all clients", func() error {
+		if now := metric(t, r, "go_goroutines"); now < before+slowHeads+slowBodies+deaf {
+			return fmt.Errorf("%v goroutines, and before there were %v", now, before)
+		}
+		return nil
+	})
 	done := make(chan struct{})
 	go func() {
 		all.Wait()
 		close(done)
 	}()
 	require.GreaterOrEqual(t, r.writes(t, done), others, "other clients are served meanwhile")
-	require.Greater(t, metric(t, r, "go_goroutines"), before+deaf, "the bridge still waits for the clients that do not read")
 	await(t, readTime+leeway-time.Since(asked), "no resources of the connections are left", func() error {
 		if now := metric(t, r, "go_goroutines"); now > before+deaf/2 {
 			return fmt.Errorf("%v goroutines, and before there were %v", now, before)

@@ -93,7 +93,7 @@ func (c *cluster) testConnectivityPasses(t *testing.T) {
 // testConnectivityWithoutImage uses an image that does not exist, so that no pod starts. The namespace is
 // kept.
 func (c *cluster) testConnectivityWithoutImage(t *testing.T) {
-	report := c.report(t, 1, "--image", "localhost/missing:1", "--start-timeout", "5s", "--keep")
+	report := c.report(t, 1, "--image", "localhost/missing:1", "--start-timeout", "30s", "--keep")
 	require.Equal(t, 6, report.Failed)
 	require.Zero(t, report.Passed)
 	for _, r := range report.ByKind(connectivity.PodStart) {

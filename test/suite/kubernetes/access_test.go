@@ -109,7 +109,7 @@ func requireKubernetesWins(t *testing.T, w *world, b running, uid string) {
 // testExpired waits until the token of a bridge has expired, and writes another one to its
 // kubeconfig.
 func testExpired(t *testing.T, w *world, dir string) {
-	const lifetime = 5 * time.Second
+	const lifetime = 20 * time.Second
 	token := func(lifetime time.Duration) string {
 		token, err := w.ServiceAccountToken(t.Context(), "default", "bridge", lifetime)
 		require.NoError(t, err)

@@ -166,7 +166,7 @@ func stormOfNamespace(t *testing.T, w *world, b running) {
 	require.NoError(t, err)
 	w.awaitExact(t, b, converge)
 	require.NoError(t, w.Client().CoreV1().Namespaces().Delete(t.Context(), namespace, metav1.DeleteOptions{}))
-	await(t, time.Minute, "the namespace is deleted", func() error {
+	await(t, converge, "the namespace is deleted", func() error {
 		_, err := w.Client().CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):

@@ -31,7 +31,7 @@ const (
 	// converge is the time in which a bridge must be in sync, on a busy machine.
 	converge = 3 * time.Minute
 	// recovery is the same after a fault.
-	recovery = 10 * time.Second
+	recovery = time.Minute
 	// interval is the time between two checks.
 	interval = 20 * time.Millisecond
 )

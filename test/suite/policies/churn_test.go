@@ -41,8 +41,8 @@ func TestChurn(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
 	ch := newChurn(c)
-	kept, cut := c.stream("shop/b", "shop/a", 80), c.stream("shop/b", "shop/a", 81)
 	c.awaitPolicies()
+	kept, cut := c.stream("shop/b", "shop/a", 80), c.stream("shop/b", "shop/a", 81)
 
 	done := make(chan error, 1)
 	go func() { done <- ch.run(t.Context()) }()

@@ -42,8 +42,15 @@ func TestEveryReplicaServes(t *testing.T) {
 	for n := 10; n < 30; n++ {
 		pods[podUID(n)] = n
 	}
-	for i, r := range all {
-		await(t, patience, "one leads", func() error { return r.leads(i == 0) })
+	await(t, patience, "one leads", func() error { return oneLeads(all) })
+	for _, r := range all {
+		await(t, patience, "status and metric agree", func() error {
+			err := r.leads(true)
+			if err != nil {
+				err = r.leads(false)
+			}
+			return err
+		})
 		r.awaitSync()
 		requireExact(t, r, nb, pods)
 		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
