@@ -70,6 +70,22 @@ func awaitFlows(ctx context.Context, lacking func() (string, error)) error {
 	}
 }
 
+// flowsQuiet is how long OpenDaylight must have written no flow until it counts as ready. On busy machines it writes the flows of a new
+// datastore for half a minute.
+const flowsQuiet = 10 * time.Second
+
+// Settled reports whether OpenDaylight has written no flow to the bridge with a management socket for a time. Without the socket the
+// agent cannot see that, and does not wait for it.
+func Settled(ctx context.Context, socket string) bool {
+	c, err := openflow.Dial(ctx, socket)
+	if err != nil {
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	defer c.Close()
+	age, err := c.Age(ctx)
+	return err == nil && age >= flowsQuiet
+}
+
 // flowPort returns the port of a plan as the flows see it.
 func (a *Agent) flowPort(ctx context.Context, p plan) (openflow.Port, error) {
 	number, err := a.cfg.Switch.Number(ctx, p.port.Name)

@@ -1,5 +1,5 @@
 // Package openflow reads flows and groups of a bridge of Open vSwitch, with OpenFlow 1.3 over the bridge's management socket. From them it
-// finds out whether Netvirt's flows lead to a port. It changes nothing in the switch.
+// finds out whether Netvirt's flows lead to a port, and since when no flow has come. It changes nothing in the switch.
 package openflow
 
 import (
@@ -8,8 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
+	"time"
 )
 
 // OpenFlow 1.3: the version, and types of messages.
@@ -203,23 +205,49 @@ type Load struct {
 
 // Flows returns the flows of a table.
 func (c *Conn) Flows(ctx context.Context, table byte, m Match) (all []Flow, err error) {
-	const anyPort, anyGroup = 0xffffffff, 0xffffffff
-	request := binary.BigEndian.AppendUint32([]byte{table, 0, 0, 0}, anyPort)
-	request = binary.BigEndian.AppendUint32(request, anyGroup)
-	request = append(request, make([]byte, 4+8+8)...) // padding, cookie, and the cookie's mask
-	err = c.do(ctx, func() error {
-		return c.ask(multipartFlow, append(request, m.encode()...), func(part []byte) error {
-			return split(part, func(flow []byte) error {
-				f, err := readFlow(flow)
-				all = append(all, f)
-				return err
-			})
-		})
+	err = c.eachFlow(ctx, table, m, func(entry []byte) error {
+		f, err := readFlow(entry)
+		all = append(all, f)
+		return err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the flows of table %d at %s: %w", table, c.socket, err)
 	}
 	return all, nil
+}
+
+// allTables stands for all tables in a request.
+const allTables = 0xff
+
+// Age returns for how long the switch has got no flow: the age of its youngest one. A flow that is written again as it is counts as new.
+// Flows with a timeout do not count, because the switch can learn them. Without flows the age is the longest duration.
+func (c *Conn) Age(ctx context.Context) (time.Duration, error) {
+	age := time.Duration(math.MaxInt64)
+	err := c.eachFlow(ctx, allTables, Match{}, func(entry []byte) error {
+		const seconds, idle, hard, fixed = 4, 14, 16, 48
+		if len(entry) < fixed {
+			return errShort
+		}
+		if binary.BigEndian.Uint16(entry[idle:]) == 0 && binary.BigEndian.Uint16(entry[hard:]) == 0 {
+			age = min(age, time.Duration(binary.BigEndian.Uint32(entry[seconds:]))*time.Second)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, fmt.Errorf("read the flows at %s: %w", c.socket, err)
+	}
+	return age, nil
+}
+
+// eachFlow calls each with each entry of the answer to a request for flows.
+func (c *Conn) eachFlow(ctx context.Context, table byte, m Match, each func(entry []byte) error) error {
+	const anyPort, anyGroup = 0xffffffff, 0xffffffff
+	request := binary.BigEndian.AppendUint32([]byte{table, 0, 0, 0}, anyPort)
+	request = binary.BigEndian.AppendUint32(request, anyGroup)
+	request = append(request, make([]byte, 4+8+8)...) // padding, cookie, and the cookie's mask
+	return c.do(ctx, func() error {
+		return c.ask(multipartFlow, append(request, m.encode()...), func(part []byte) error { return split(part, each) })
+	})
 }
 
 // Groups returns what the buckets of each group do.

@@ -1,12 +1,14 @@
 package openflow_test
 
 import (
+	"math"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -107,4 +109,28 @@ func TestManyFlows(t *testing.T) {
 func TestNoBridge(t *testing.T) {
 	_, err := openflow.Dial(t.Context(), filepath.Join(t.TempDir(), "br-int.mgmt"))
 	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// TestAge: the age counts from the last write of a flow, and flows with a timeout do not count.
+func TestAge(t *testing.T) {
+	b := newBridge(t)
+	age := func() time.Duration {
+		c, err := openflow.Dial(t.Context(), b.socket)
+		require.NoError(t, err)
+		defer c.Close()
+		age, err := c.Age(t.Context())
+		require.NoError(t, err)
+		return age
+	}
+	b.change("del-flows", "table=0")
+	b.change("add-flow", "table=1,hard_timeout=300,actions=drop")
+	require.EqualValues(t, math.MaxInt64, age())
+	const flow = "table=2,priority=7,actions=drop"
+	b.change("add-flow", flow)
+	require.Eventually(t, func() bool { return age() >= 2*time.Second }, time.Minute, 100*time.Millisecond)
+	b.change("add-flow", "table=1,idle_timeout=300,priority=9,actions=drop")
+	require.GreaterOrEqual(t, age(), 2*time.Second)
+	begun := time.Now()
+	b.change("add-flow", flow)
+	require.LessOrEqual(t, age(), time.Since(begun))
 }

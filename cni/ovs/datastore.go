@@ -22,18 +22,39 @@ const (
 // was disconnected.
 const forgetPause = time.Second
 
+// settleLimit bounds the wait until OpenDaylight has stopped to write flows.
+const settleLimit = 3 * time.Minute
+
+// errUnsettled is why a bridge is not cleared yet.
+var errUnsettled = errors.New("OpenDaylight has a new datastore and still writes flows")
+
+// settling is the wait until OpenDaylight has stopped to write the flows of a new datastore.
+type settling struct {
+	identity string
+	since    time.Time
+}
+
+// over reports whether the bridge may be cleared for a datastore.
+func (w *settling) over(ctx context.Context, settled func(context.Context) bool, identity string) bool {
+	if w.identity != identity {
+		w.identity, w.since = identity, time.Now()
+	}
+	return settled == nil || settled(ctx) || time.Since(w.since) > settleLimit
+}
+
 // useDatastore clears the bridge if OpenDaylight programs it from another datastore than
 // before, and records the identity of the datastore. A new datastore assigns the IDs of
 // OpenFlow groups again. The switch refuses groups that it already has, and flows would then
 // use the old groups.
 //
 // Nothing is cleared for the first identity, for an empty (unknown) identity, or while
-// OpenDaylight does not program the bridge, because nothing would restore the flows.
+// OpenDaylight does not program the bridge, because nothing would restore the flows. While OpenDaylight still writes flows,
+// useDatastore fails with errUnsettled: the flows that OpenDaylight computes while the switch is disconnected never come.
 //
 // Open vSwitch deletes flows and groups when it has no controller. The controllers are saved
 // in the database meanwhile, so that an agent that starts after a crash can restore them.
 // Once they are removed, useDatastore restores them even if ctx ends.
-func (s *Switch) useDatastore(ctx context.Context, identity string) error {
+func (s *Switch) useDatastore(ctx context.Context, m Management, identity string, wait *settling) error {
 	one, err := s.session(ctx)
 	if err != nil {
 		return err
@@ -51,6 +72,8 @@ func (s *Switch) useDatastore(ctx context.Context, identity string) error {
 	case taken != "":
 	case identity == was, was != "" && s.programmed(one) != nil:
 		return nil
+	case was != "" && !wait.over(ctx, m.Settled, identity):
+		return errUnsettled
 	case was != "":
 		s.log.Warn("OpenDaylight has a new datastore; clearing the flows and groups of the bridge", "bridge", s.cfg.Bridge, "datastore", identity)
 		ctx = context.WithoutCancel(ctx)

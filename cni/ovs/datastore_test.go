@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,11 +61,14 @@ func (n *node) isProgrammed() bool {
 }
 
 // keep keeps the switch managed until stop is called.
-func (n *node) keep(network *told) (stop func()) {
+func (n *node) keep(network *told) (stop func()) { return n.keepWhen(network, nil) }
+
+// keepWhen is keep for a bridge of which settled reports whether OpenDaylight has stopped to write flows.
+func (n *node) keepWhen(network *told, settled func(context.Context) bool) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
-		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address}, network.is)
+		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address, Settled: settled}, network.is)
 	})
 	return func() {
 		cancel()
@@ -137,12 +141,23 @@ func TestUseDatastore(t *testing.T) {
 
 	n.program()
 	network := &told{changed: make(chan struct{})}
-	stop := n.keep(network)
+	var settled atomic.Bool
+	asked := make(chan struct{}, 1000)
+	stop := n.keepWhen(network, func(context.Context) bool {
+		asked <- struct{}{}
+		return settled.Load()
+	})
 	network.set("n1")
 	eventually(noted("n1"), "the first identity is recorded")
 	require.True(t, n.isProgrammed(), "and nothing is cleared")
 
 	network.set("n2")
+	for range 2 {
+		<-asked
+	}
+	require.True(t, n.isProgrammed(), "OpenDaylight still writes flows")
+	require.True(t, noted("n1")())
+	settled.Store(true)
 	eventually(noted("n2"), "another")
 	require.False(t, n.isProgrammed(), "the bridge is cleared")
 	require.Equal(t, before, controllers())

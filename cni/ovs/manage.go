@@ -19,6 +19,8 @@ type Management struct {
 	Managers []string
 	// Tunnels is the node's tunnel address.
 	Tunnels netip.Addr
+	// Settled reports whether OpenDaylight has stopped to write flows to the bridge. Nil: it always has.
+	Settled func(context.Context) bool
 }
 
 // Keys in the database that mark our management.

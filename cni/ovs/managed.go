@@ -28,7 +28,10 @@ type Network func() (identity string, changed <-chan struct{})
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	rows, stop := s.rows.listen(root)
 	defer stop()
-	var standing, failure transition
+	var (
+		standing, failure transition
+		wait              settling
+	)
 	for ctx.Err() == nil {
 		identity, changed := network()
 		_, err := s.Manage(ctx, m)
@@ -36,10 +39,10 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 			return
 		}
 		if err == nil && len(m.Managers) > 0 {
-			err = s.useDatastore(ctx, identity)
+			err = s.useDatastore(ctx, m, identity, &wait)
 		}
 		if failure.changed(err) && err != nil && ctx.Err() == nil {
-			s.log.Error("could not set the management of the switch", "err", err)
+			s.logFailure(err)
 		}
 		if is := s.Managed(); standing.changed(is) {
 			s.logManaged(is)
@@ -57,6 +60,14 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		again.Stop()
 		pause(ctx, manageGather)
 	}
+}
+
+func (s *Switch) logFailure(err error) {
+	if errors.Is(err, errUnsettled) {
+		s.log.Info("the bridge is cleared when OpenDaylight has stopped to write flows", "bridge", s.cfg.Bridge, "err", err)
+		return
+	}
+	s.log.Error("could not set the management of the switch", "err", err)
 }
 
 func (s *Switch) logManaged(is error) {

@@ -158,7 +158,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	})
 	p.agent, err = agent.New(agent.Config{
 		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
-		Flows: filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt"), Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
+		Flows: f.flows(), Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {
 		return p, err
@@ -195,6 +195,9 @@ func (f *agentFlags) checkManagers() error {
 	return nil
 }
 
+// flows returns the management socket of the bridge.
+func (f *agentFlags) flows() string { return filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt") }
+
 // management returns how the node's switch is managed.
 func (f *agentFlags) management() (ovs.Management, error) {
 	if len(f.managers) == 0 {
@@ -204,5 +207,6 @@ func (f *agentFlags) management() (ovs.Management, error) {
 	if err != nil {
 		return ovs.Management{}, err
 	}
-	return ovs.Management{Managers: f.managers, Tunnels: tunnels}, nil
+	settled := func(ctx context.Context) bool { return agent.Settled(ctx, f.flows()) }
+	return ovs.Management{Managers: f.managers, Tunnels: tunnels, Settled: settled}, nil
 }
