@@ -65,6 +65,7 @@ func sortBy[E any](list []E, key func(E) string) []E {
 	return list
 }
 
+// ELANInstance is an elan-instance.
 type ELANInstance struct {
 	Name           string `json:"elan-instance-name"`
 	SegmentType    string `json:"segment-type,omitempty"`
@@ -74,9 +75,16 @@ type ELANInstance struct {
 	others
 }
 
-func (e *ELANInstance) Key() string      { return e.Name }
-func (e *ELANInstance) Normalize()       { e.SegmentType = prefixed("elan", e.SegmentType) }
-func (e *ELANInstance) Own() Entry       { o := *e; o.Others = nil; return &o }
+// Key implements Entry.
+func (e *ELANInstance) Key() string { return e.Name }
+
+// Normalize implements Entry.
+func (e *ELANInstance) Normalize() { e.SegmentType = prefixed("elan", e.SegmentType) }
+
+// Own implements Entry.
+func (e *ELANInstance) Own() Entry { o := *e; o.Others = nil; return &o }
+
+// Keep implements Entry.
 func (e *ELANInstance) Keep(there Entry) { e.Others = there.(*ELANInstance).Others }
 
 // vpnInstance is a vpn-instance of module l3vpn.
@@ -119,6 +127,7 @@ func (e *vpnInstance) Keep(there Entry) {
 	e.Others, e.IPv4.Others = t.Others, t.IPv4.Others
 }
 
+// IETFInterface is an interface of module ietf-interfaces, with the leaves of genius and aclservice.
 type IETFInterface struct {
 	Name        string `json:"name"`
 	Type        string `json:"type,omitempty"`
@@ -138,12 +147,19 @@ type addressPair struct {
 	Address string `json:"ip-address"`
 }
 
+// Key implements Entry.
 func (e *IETFInterface) Key() string { return e.Name }
+
+// Normalize implements Entry.
 func (e *IETFInterface) Normalize() {
 	e.Groups = sortBy(e.Groups, func(g string) string { return g })
 	e.Pairs = sortBy(e.Pairs, func(p addressPair) string { return p.MAC + " " + p.Address })
 }
-func (e *IETFInterface) Own() Entry       { o := *e; o.Others = nil; return &o }
+
+// Own implements Entry.
+func (e *IETFInterface) Own() Entry { o := *e; o.Others = nil; return &o }
+
+// Keep implements Entry.
 func (e *IETFInterface) Keep(there Entry) { e.Others = there.(*IETFInterface).Others }
 
 func (e *IETFInterface) same(o *IETFInterface) bool {
@@ -152,6 +168,7 @@ func (e *IETFInterface) same(o *IETFInterface) bool {
 		slices.Equal(e.Groups, o.Groups) && slices.Equal(e.Pairs, o.Pairs) && bytes.Equal(e.Others, o.Others)
 }
 
+// ELANInterface is an elan-interface with its static MAC entries.
 type ELANInterface struct {
 	Name        string     `json:"name"`
 	ELAN        string     `json:"elan-instance-name"`
@@ -165,11 +182,18 @@ type macEntry struct {
 	Address string `json:"ip-prefix,omitempty"`
 }
 
+// Key implements Entry.
 func (e *ELANInterface) Key() string { return e.Name }
+
+// Normalize implements Entry.
 func (e *ELANInterface) Normalize() {
 	e.MACEntries = sortBy(e.MACEntries, func(m macEntry) string { return m.MAC })
 }
-func (e *ELANInterface) Own() Entry       { o := *e; o.Others = nil; return &o }
+
+// Own implements Entry.
+func (e *ELANInterface) Own() Entry { o := *e; o.Others = nil; return &o }
+
+// Keep implements Entry.
 func (e *ELANInterface) Keep(there Entry) { e.Others = there.(*ELANInterface).Others }
 
 func (e *ELANInterface) same(o *ELANInterface) bool {
@@ -187,6 +211,7 @@ type VPNInterface struct {
 	moved bool
 }
 
+// VPNName is the name of a vpn-instance that a vpn-interface is a member of.
 type VPNName struct {
 	Name       string `json:"vpn-name"`
 	SubnetType string `json:"associated-subnet-type,omitempty"`
@@ -205,12 +230,16 @@ type adjacency struct {
 // that it learns.
 const primary = "primary-adjacency"
 
+// Key implements Entry.
 func (e *VPNInterface) Key() string { return e.Name }
+
+// Normalize implements Entry.
 func (e *VPNInterface) Normalize() {
 	e.VPNs = sortBy(e.VPNs, func(v VPNName) string { return v.Name })
 	e.Adjacencies = sortBy(e.Adjacencies, func(a adjacency) string { return a.Address })
 }
 
+// Own implements Entry.
 func (e *VPNInterface) Own() Entry {
 	o := *e
 	o.Others, o.Adjacencies = nil, nil
@@ -231,6 +260,7 @@ func (e *VPNInterface) same(o *VPNInterface) bool {
 		})
 }
 
+// Keep implements Entry.
 func (e *VPNInterface) Keep(there Entry) {
 	t := there.(*VPNInterface)
 	e.Others = t.Others
