@@ -35,6 +35,9 @@ func ParsePhysicalNetwork(text string) (p PhysicalNetwork, err error) {
 	if !physicalName.MatchString(p.Name) {
 		return p, fmt.Errorf("%q: network %q: want a name of at most 63 letters, digits, dots, dashes and underscores", text, p.Name)
 	}
+	if err := CheckName(p.Namespace, MaxNamespace); err != nil {
+		return p, fmt.Errorf("%q: namespace: %w", text, err)
+	}
 	for setting := range strings.SplitSeq(settings, ",") {
 		switch key, value, _ := strings.Cut(setting, "="); {
 		case setting == "":

@@ -2,6 +2,7 @@ package coe_test
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,8 @@ func TestPhysicalNetworksRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"plant,subnet=10.50.0.0/24":                            "want NAMESPACE=NETWORK",
 		"=plant,subnet=10.50.0.0/24":                           "want NAMESPACE=NETWORK",
+		"a:b=plant,subnet=10.50.0.0/24":                        `namespace: "a:b" contains a colon`,
+		strings.Repeat("a", 64) + "=plant,subnet=10.50.0.0/24": "has 64 characters; want at most 63",
 		"a=,subnet=10.50.0.0/24":                               "want a name",
 		"a=pl:ant,subnet=10.50.0.0/24":                         "want a name",
 		"a=plant":                                              "name the subnet",

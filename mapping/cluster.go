@@ -23,7 +23,7 @@ func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
 // mapCluster is Cluster with the policies of the view's PolicySet.
 func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []coe.Problem) {
 	m := make(netvirt.Model, 2*len(v.Nodes)+2)
-	addNodes(m, v, s.Limits.NodeGateways)
+	s.addNodes(m, v)
 	problems := slices.Concat(v.Damaged, v.AddressProblems, v.EgressProblems)
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
@@ -48,17 +48,21 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []
 	return m, problems
 }
 
-// addNodes adds the nodes. With gateways, a node has the gateways of its blocks, and it exists as long as it has a block: its
-// pods may run although no source reports it.
-func addNodes(m netvirt.Model, v coe.ClusterView, gateways bool) {
+// addNodes adds the nodes. If the backend needs gateways, a node has the gateways of its blocks, and it exists as long as it has a
+// block: its pods may run although no source reports it. The blocks of a namespace with a physical network are behind gateways of
+// its own, except the blocks that it shares.
+func (s Settings) addNodes(m netvirt.Model, v coe.ClusterView) {
 	of := map[netip.Addr][]netip.Prefix{}
-	if gateways {
+	if s.Limits.NodeGateways {
 		for _, b := range v.Blocks {
-			if node, _, err := netvirt.ParseELANName(b.ELAN); err == nil {
-				network := b.Prefix
-				if b.Shared.IsValid() {
-					network = b.Shared
-				}
+			node, namespace, err := netvirt.ParseELANName(b.ELAN)
+			network := b.Prefix
+			if b.Shared.IsValid() {
+				network = b.Shared
+			} else if s.Physical.ForNamespace(namespace) != nil {
+				continue
+			}
+			if err == nil {
 				of[node] = append(of[node], netip.PrefixFrom(b.Gateway, network.Bits()))
 			}
 		}

@@ -148,16 +148,24 @@ func TestGatewaysOfNodes(t *testing.T) {
 			block("192.168.33.13:a", "fd00::/120", "fd00::1"),
 		},
 	}
+	shared := block("192.168.33.12:a", "10.0.0.17/32", "10.0.0.17")
+	shared.Shared = netip.MustParsePrefix("10.0.0.16/29")
+	v.Blocks = append(v.Blocks, shared)
 	plain, byNode := settings, settings
 	byNode.Limits.NodeGateways = true
+	attached := byNode
+	require.NoError(t, attached.Physical.Add(coe.PhysicalNetwork{Namespace: "a", Name: "plant"}))
 	for name, c := range map[string]struct {
 		settings mapping.Settings
 		want     []netvirt.Object
 	}{
 		"without gateways": {plain, []netvirt.Object{netvirt.Node{Address: node1, HostName: "node1"}}},
 		"with gateways": {byNode, []netvirt.Object{
-			netvirt.Node{Address: node1, HostName: "node1", Gateways: "10.0.0.1/29,10.0.0.9/29,169.254.1.1/32"},
+			netvirt.Node{Address: node1, HostName: "node1", Gateways: "10.0.0.1/29,10.0.0.9/29,10.0.0.17/29,169.254.1.1/32"},
 			netvirt.Node{Address: gone, Gateways: "fd00::1/120"},
+		}},
+		"with a physical network of one namespace": {attached, []netvirt.Object{
+			netvirt.Node{Address: node1, HostName: "node1", Gateways: "10.0.0.1/29,10.0.0.17/29,169.254.1.1/32"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -53,6 +53,9 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 		record, err = a.record(ctx, at)
 		return err
 	})
+	if err == nil {
+		err = a.reaches(ctx, record)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -84,6 +87,25 @@ func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, err
 		return nil, invalid("requested MAC address %s differs from the MAC address of pod %s: %s", want, at.pod, r.MAC)
 	}
 	return r, nil
+}
+
+// reaches returns an error if the node is not connected to the physical network of an interface. Nobody else would report that the
+// pod does not reach its machines, nor the pods of its namespace on other nodes.
+func (a *Agent) reaches(ctx context.Context, r *uplink.Record) error {
+	if r.Physical == "" {
+		return nil
+	}
+	bridge, named := a.cfg.Physical.Bridges[r.Physical]
+	if !named {
+		return fmt.Errorf("node %s is not connected to physical network %s: start its agent with --physical-bridge %s=BRIDGE, or keep the pods of namespace %s off the node",
+			r.Node, r.Physical, r.Physical, r.Namespace)
+	}
+	bridges, err := a.cfg.Switch.Bridges(ctx)
+	if _, exists := bridges[bridge]; err != nil || exists {
+		return err
+	}
+	return fmt.Errorf("node %s has no bridge %s for physical network %s: run ovs-vsctl add-br %s -- add-port %s NIC there, with the NIC of the network",
+		r.Node, bridge, r.Physical, bridge, bridge)
 }
 
 // explainTimeout bounds the request for the reason of a missing record.

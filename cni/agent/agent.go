@@ -35,6 +35,8 @@ type Config struct {
 	Node netns.NsHandle
 	// HostPorts is how pods get host ports.
 	HostPorts HostPorts
+	// Physical has the bridges of the physical networks that the node is connected to.
+	Physical ovs.Physical
 	// Settings is where the network settings of pods are written; empty means the default.
 	Settings links.Settings
 	// Confirmed makes ADD wait until the bridge reports the interface as confirmed. It is

@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -32,9 +33,9 @@ const (
 )
 
 // physicalWorld is two hosts that a switch in a rack connects to a machine, and namespaces on VLAN 100 and without a tag.
-func physicalWorld(t *testing.T) *world {
+func physicalWorld(t *testing.T, layout ovn.Layout) *world {
 	lab := ovnhost.ForTest(t, "host1", "host2", "rack")
-	w := newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote,
+	w := newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--ovn-layout", string(layout),
 		"--physical-network", "plant=cable,vlan=100,subnet=10.50.0.0/24", "--physical-network", "flat=cable,subnet=10.51.0.0/24,subnet=fd51::/64")
 	for _, pool := range []string{
 		`{"network-id":"plant","allocation-pool":[{"subnet":"10.50.0.0/24","allocate-from":"10.50.0.64","allocate-to":"10.50.0.127"}]}`,
@@ -104,7 +105,16 @@ func (w *world) rackPorts(vlan string) map[string]string {
 // TestPhysicalNetwork: pods on two nodes and a machine reach each other over a VLAN, and without a tag. Nothing else comes in or
 // goes out.
 func TestPhysicalNetwork(t *testing.T) {
-	w := physicalWorld(t)
+	testPhysicalNetwork(t, ovn.LayoutELAN)
+}
+
+// TestPhysicalNetworkOfLayoutNode is TestPhysicalNetwork with a switch for each node.
+func TestPhysicalNetworkOfLayoutNode(t *testing.T) {
+	testPhysicalNetwork(t, ovn.LayoutNode)
+}
+
+func testPhysicalNetwork(t *testing.T, layout ovn.Layout) {
+	w := physicalWorld(t, layout)
 	near, far := w.run("host1", 1, "plant", "near"), w.run("host2", 2, "plant", "far")
 	flat, other := w.run("host1", 3, "flat", "flat"), w.run("host2", 4, "default", "other")
 	for _, p := range []*sandbox{near, far} {
@@ -130,6 +140,7 @@ func TestPhysicalNetwork(t *testing.T) {
 	})
 	w.step("forged packets of a machine do not come in", func() { w.testForged(near, other) })
 	w.step("the agent keeps its bridges and the bridges of others", func() { w.testMappings("host2", far) })
+	w.step("a node without a bridge refuses pods", func() { w.testUnconnected("host2", far) })
 }
 
 // testOnRack: packets between the pods and the machine come once and from one port, while pods of other namespaces send to them.
@@ -186,6 +197,12 @@ func (w *world) testForged(near, other *sandbox) {
 	w.ip("machine", "neigh", "add", gateway, "lladdr", f[slices.Index(f, "lladdr")+1], "dev", "vlan100")
 	w.ip("machine", "route", "add", other.address.String(), "via", gateway)
 	w.ip("machine", "addr", "add", node+"/32", "dev", "lo")
+	w.ip("machine", "addr", "add", near.address.String()+"/32", "dev", "vlan100")
+	for range 3 { // the machine announces the address of a pod, and OVN does not believe it
+		_, _ = w.lab.Exec(w.t.Context(), "machine", "ping", "-n", "-c", "1", "-W", "1", "-I", near.address.String(), gateway)
+		w.seen(other.inLab(), near.address.String(), 8080, near.name+" "+other.address.String())
+	}
+	w.ip("machine", "addr", "del", near.address.String()+"/32", "dev", "vlan100")
 	for range 3 {
 		send("machine", node, near, "forged")
 		send("machine", machineVLAN, other, "through the gateway")
@@ -221,6 +238,27 @@ func (w *world) testMappings(host string, p *sandbox) {
 		}
 		return nil
 	})
+}
+
+// testUnconnected: the agent of the host has no bridge for the cable, then one that does not exist, and then the right one.
+func (w *world) testUnconnected(host string, p *sandbox) {
+	w.t.Helper()
+	late := w.pod(host, 9, "plant", "late")
+	_, err := late.add(w.t.Context(), invoke{})
+	require.ErrorContains(w.t, err, "node "+w.address(host)+" is not connected to physical network cable: start its agent with --physical-bridge cable=BRIDGE")
+	for _, bridge := range []string{"br-missing", "br-cable"} {
+		require.NoError(w.t, w.agents[host].Kill())
+		w.flags = []string{"--physical-bridge", "cable=" + bridge}
+		w.startAgent(host)
+		if bridge == "br-missing" {
+			_, err = late.add(w.t.Context(), invoke{})
+			require.ErrorContains(w.t, err, "has no bridge br-missing for physical network cable: run ovs-vsctl add-br br-missing")
+		}
+	}
+	late.mustAdd()
+	w.who(late.inLab(), "late")
+	w.seen(late.inLab(), machineVLAN, 8080, "machine "+late.address.String())
+	w.seen(p.inLab(), machineVLAN, 8080, "machine "+p.address.String())
 }
 
 func (w *world) mappings(host, want string) {

@@ -47,14 +47,20 @@ func (s *Switch) remap(ctx context.Context, replaces func(network string) bool, 
 	if err != nil {
 		return err
 	}
-	all := slices.DeleteFunc(strings.Split(settings[keyMappings], ","), func(mapping string) bool {
-		network, _, _ := strings.Cut(mapping, ":")
-		return mapping == "" || replaces(network)
-	})
-	all = append(all, now...)
-	if settings[keyMappings] == strings.Join(all, ",") {
+	var kept, before []string // before: the mappings that are replaced
+	for mapping := range strings.SplitSeq(settings[keyMappings], ",") {
+		switch network, _, _ := strings.Cut(mapping, ":"); {
+		case mapping == "":
+		case replaces(network):
+			before = append(before, mapping)
+		default:
+			kept = append(kept, mapping)
+		}
+	}
+	if slices.Equal(slices.Sorted(slices.Values(before)), slices.Sorted(slices.Values(now))) { // other programs may change their order
 		return nil
 	}
+	all := append(kept, now...)
 	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" {
 		return fmt.Errorf("%s has precedence over %s, and is not changed: move its value to %s", own, keyMappings, keyMappings)
 	}

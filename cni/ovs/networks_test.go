@@ -71,7 +71,11 @@ func TestMapPhysical(t *testing.T) {
 	p := ovs.Physical{Node: netip.MustParseAddr("fd00::1"), Bridges: map[string]string{"plant": "br-a", "lab": "br-b"}}
 	require.NoError(t, n.MapPhysical(n.within(), p))
 	is(others + ",coe-lab@fd00--1:br-b,coe-plant@fd00--1:br-a")
+	const reordered = "coe-plant@fd00--1:br-a,physnet1:br-x,coe-lab@fd00--1:br-b,coe-gateway:breth1"
+	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="`+reordered+`"`)
+	is(reordered)
 	require.NoError(t, n.MapPhysical(n.within(), p))
+	is(reordered)
 	p.Bridges = nil
 	require.NoError(t, n.MapPhysical(n.within(), p))
 	is(others)

@@ -22,7 +22,9 @@ type Record struct {
 	Addresses    []Address `json:"address"`
 	Routes       []Route   `json:"route,omitempty"`
 	MTU          int       `json:"mtu,omitempty"` // 0: agent.MTU applies
-	Confirmed    bool      `json:"confirmed"`
+	// Physical is the physical network with the machines that the interface reaches; empty for none.
+	Physical  string `json:"physical-network,omitempty"`
+	Confirmed bool   `json:"confirmed"`
 }
 
 // Address is an address of an interface.

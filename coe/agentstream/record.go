@@ -26,6 +26,7 @@ type record struct {
 	Addresses    []address `json:"address"`
 	Routes       []route   `json:"route,omitempty"`
 	MTU          uint16    `json:"mtu,omitempty"`
+	Physical     string    `json:"physical-network,omitempty"`
 }
 
 type address struct {
@@ -54,7 +55,11 @@ func recordOf(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) record {
 			r.Routes = append(r.Routes, route{Destination: netip.PrefixFrom(a.Gateway, a.Gateway.BitLen())})
 		}
 		if physical != nil {
-			if subnet := physical.Subnet(a.Address); subnet.IsValid() && subnet != prefix {
+			subnet := physical.Subnet(a.Address)
+			if subnet.IsValid() {
+				r.Physical = physical.Name
+			}
+			if subnet.IsValid() && subnet != prefix {
 				r.Routes = append(r.Routes, route{Destination: subnet})
 			}
 		}

@@ -9,18 +9,22 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// With Config.NodeBlocks a node gets blocks instead of each of its elans. The elans see only the gateway of such a block,
+// With Config.NodeBlocks a node gets blocks instead of each of its elans, except the elans of a namespace with a physical network,
+// which have gateways of their own. The other elans see only the gateway of such a block,
 // and their pods are behind it one by one. So every elan can keep its pods when NodeBlocks is not set any more: no two
 // elans ever have one network.
 //
 //	pool of                            | blocks for
 //	the elan-instance                  | the elan, whole
+//	a namespace with a physical        |
+//	network, and "default" for it      | the elan, doubling
 //	the node, also its pod-cidr        | the node, whole
 //	a namespace, "default"             | the node, doubling
 
 // newHolder returns the holder of new blocks for the pods of an elan from the pools of a network.
 func (a *Assigner) newHolder(e *elan, network string) dhcppool.ELAN {
-	if !a.cfg.NodeBlocks || network == e.Name {
+	attached := a.cfg.Nodes.Physical.ForNamespace(e.namespace.name) != nil && network != e.node.String()
+	if !a.cfg.NodeBlocks || network == e.Name || attached {
 		return e.ELAN
 	}
 	return e.nodeHolder()

@@ -93,6 +93,31 @@ func TestNodeBlocksOfPools(t *testing.T) {
 	}, w.blocks())
 }
 
+// TestBlocksOfPhysicalNetwork: a namespace with a physical network has blocks of its own, except of the pool of its node, and only
+// its pods may request addresses of the subnet. Pods keep the blocks that they shared before.
+func TestBlocksOfPhysicalNetwork(t *testing.T) {
+	w := ofNodes(t, pool("default", "fd00::/64", "", "", ""), pool(n1, "10.0.1.0/24", "", "", ""), pool("plant", "10.50.0.0/24", "10.50.0.64", "10.50.0.127", ""))
+	old, other := newPod("old", n1, in("plant")), newPod("other", n1, in("ns"))
+	w.put(old, other)
+	w.sync()
+	require.Equal(t, "10.50.0.66", w.address(old))
+	network, err := coe.ParsePhysicalNetwork("plant=cable,subnet=10.50.0.0/24")
+	require.NoError(t, err)
+	require.NoError(t, w.physical.Add(network))
+	w.change(true, old, other)
+	fresh := newPod("fresh", n1, in("plant"))
+	forged := newPod("forged", n1, in("ns"), wanting("10.50.0.100"))
+	requested := newPod("requested", n1, in("plant"), wanting("10.50.0.101"))
+	w.put(fresh, forged, requested)
+	w.sync()
+	require.Equal(t, "10.50.0.66", w.address(old))
+	require.Equal(t, []string{"10.50.0.101", "10.50.0.98"}, []string{w.address(requested), w.address(fresh)})
+	require.Contains(t, fmt.Sprint(w.store.View("ns").Refusals), "is in 10.50.0.0/24, the range of physical network cable of namespace plant")
+	require.Subset(t, w.blocks(), []string{
+		n1 + ":plant 10.50.0.65/32 of 10.50.0.64/29", n1 + ":plant 10.50.0.96/29",
+	})
+}
+
 // TestExhaustedAfterChange: when no block is left after a change, pods get the free addresses of blocks from before.
 func TestExhaustedAfterChange(t *testing.T) {
 	w := ofNodes(t, pool(n1, "10.0.0.0/24", "", "", ""))

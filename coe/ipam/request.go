@@ -18,13 +18,14 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 //
 //	address                                       | who may request it
 //	of a reserved range, of a node                | no source
+//	of a physical network                         | pods of its namespace, as below
 //	of a pool that serves the pod, --pod-network  | every source
 //	any other                                     | RESTCONF clients, except agents of nodes
 //
 // The store does not know agents from other clients. The bridge refuses an agent's
 // request before it is written, see agents.Admit in cmd/bridge.
 func (c *claim) permit(network string, addr netip.Addr) *coe.Refusal {
-	if in := c.cfg.Nodes.Ranges().find(addr); in != nil {
+	if in := c.cfg.Nodes.Ranges().find(addr); in != nil && in.Namespace != c.pod.Namespace {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
 	if n := c.seen.addresses[addr]; n != nil {

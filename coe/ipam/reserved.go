@@ -17,6 +17,8 @@ type Range struct {
 	Use string // "the node network", "cluster addresses"
 	// Services is set for ranges of cluster addresses.
 	Services bool
+	// Namespace has the range for its own pods; empty if no pods may have addresses of it.
+	Namespace string
 }
 
 func (r Range) String() string { return fmt.Sprintf("%s, the range of %s", r.Prefix, r.Use) }
@@ -49,6 +51,8 @@ type NodesConfig struct {
 	NoMasquerade []netip.Prefix
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
+	// Physical are the physical networks of namespaces.
+	Physical coe.PhysicalNetworks
 }
 
 // joined reports whether nodes are joined with the network.
@@ -104,7 +108,7 @@ func (c NodesConfig) Closed() NodesConfig {
 }
 
 // Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
-// may overlap.
+// may overlap. The subnets of a physical network are for the pods of its namespace alone.
 func (c NodesConfig) Ranges() (all Ranges) {
 	for _, n := range []coe.NodeNetwork{c.Network, c.NetworkIPv6} {
 		if n.IsValid() {
@@ -116,6 +120,11 @@ func (c NodesConfig) Ranges() (all Ranges) {
 	}
 	for _, p := range c.Services {
 		all = append(all, Range{Prefix: p, Use: "cluster addresses (--service-network)", Services: true})
+	}
+	for _, n := range c.Physical {
+		for _, s := range n.Subnets {
+			all = append(all, Range{Prefix: s, Use: fmt.Sprintf("physical network %s of namespace %s (--physical-network)", &n, n.Namespace), Namespace: n.Namespace})
+		}
 	}
 	return all
 }
@@ -139,11 +148,23 @@ func (r Ranges) clusterAddress(addr netip.Addr) bool {
 // Refuse returns an error if a pool overlaps a range with another use.
 func (r Ranges) Refuse(p dhcppool.Pool) error {
 	for _, one := range r {
-		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) {
+		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) && !one.has(p) {
 			return fmt.Errorf("pool %q, subnet %s: overlaps %s", p.Network, p.Subnet, one)
 		}
 	}
 	return nil
+}
+
+// has reports whether a pool serves the pods of the range's namespace alone.
+func (r Range) has(p dhcppool.Pool) bool {
+	switch p.Network {
+	case dhcppool.DefaultNetwork, coe.ServicePool:
+		return false
+	case r.Namespace:
+		return true
+	}
+	_, namespace, err := netvirt.ParseELANName(p.Network)
+	return err == nil && namespace == r.Namespace
 }
 
 // NodeAddresses returns all addresses of nodes, with the node of each.
@@ -174,7 +195,7 @@ type reserved struct {
 func newReserved(cfg Config, pools []dhcppool.Pool, services []netip.Prefix, nodes map[netip.Addr]*coe.Node, egress []*coe.EgressIP) reserved {
 	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
-		v.ranges = append(v.ranges, Range{p, use, services})
+		v.ranges = append(v.ranges, Range{Prefix: p, Use: use, Services: services})
 	}
 	for _, p := range cfg.Nodes.Pods {
 		add(p, "pods", false)

@@ -29,6 +29,7 @@ type world struct {
 	isolated bool
 	// nodeBlocks: nodes have the blocks.
 	nodeBlocks bool
+	physical   coe.PhysicalNetworks
 	now        time.Time
 	skew       time.Duration // the sum of all settings of the clock
 	// marked are the changed and the affected namespaces, which wait for a Sync.
@@ -83,6 +84,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		Nodes: ipam.NodesConfig{
 			Network: w.nodes, Ports: w.nodePorts, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 			NoMasquerade: w.noMasquerade, External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
+			Physical: w.physical,
 		},
 		Now:     func() time.Time { return w.now },
 		Elapsed: func() time.Duration { return w.now.Sub(time.Unix(0, 0)) - w.skew },

@@ -7,8 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
-	"strings"
-	"unicode"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 )
@@ -37,7 +35,6 @@ type Leaves interface {
 // namespace as long as a DNS label. The other limits are for the entry's lists.
 const (
 	maxName       = 253
-	maxNamespace  = 63
 	maxInterfaces = 32
 	maxPorts      = 1000
 	maxEndpoints  = 1000
@@ -120,31 +117,16 @@ func checkPrefix(leaf, text string) error {
 	return nil
 }
 
-// checkNames rejects characters that would make the names of Netvirt objects
-// ("namespace:pod-name") or of scopes in the status ambiguous.
+// checkNames rejects names with coe.CheckName.
 func checkNames(entry Leaves, leaves ...string) error {
 	for _, leaf := range leaves {
 		most := maxName
 		if leaf == "network-NS" {
-			most = maxNamespace
+			most = coe.MaxNamespace
 		}
-		if err := checkName(entry.Leaf(leaf), most); err != nil {
+		if err := coe.CheckName(entry.Leaf(leaf), most); err != nil {
 			return &LeafError{leaf, err}
 		}
-	}
-	return nil
-}
-
-func checkName(name string, most int) error {
-	switch {
-	case len(name) > most:
-		return fmt.Errorf("the value has %d characters; want at most %d", len(name), most)
-	case strings.Contains(name, ":"):
-		return fmt.Errorf("%q contains a colon, which separates the parts of interface names; choose another value", name)
-	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return fmt.Errorf("%q contains a character that cannot be printed; choose another value", name)
-	case strings.HasPrefix(name, "("):
-		return fmt.Errorf("%q starts with a parenthesis, which is reserved for \"(cluster)\"; choose another value", name)
 	}
 	return nil
 }

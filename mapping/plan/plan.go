@@ -85,6 +85,9 @@ func (c Config) nodes() ipam.NodesConfig {
 // in returns the configuration for a layout.
 func (c Config) in(layout ovn.Layout) Config {
 	c.Layout, c.Mapping.Isolation = layout, c.Mapping.Isolation.OnSwitches(layout == ovn.LayoutNode)
+	if c.Mapping.Separates() { // no pod reaches machines then: the bridge would refuse to start
+		c.Mapping.Physical, c.Nodes.Physical = nil, nil
+	}
 	nodes := c.nodes()
 	c.Mapping.Limits, c.Mapping.ManagementPorts = ovn.Limits(layout), nodes.ManagementPorts()
 	c.Mapping.NodePorts, c.Mapping.HostPorts, c.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()

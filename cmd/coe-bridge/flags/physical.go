@@ -3,44 +3,42 @@ package flags
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping"
 )
 
-// CheckPhysical returns an error if a subnet of a physical network has another use: a pool of another namespace, or a range of
-// nodes or services. The pools with the names of dhcppool.DefaultNetwork and coe.ServicePool serve others too.
-func CheckPhysical(all coe.PhysicalNetworks, pools []dhcppool.Pool, nodes ipam.NodesConfig) error {
-	ranges := nodes.Ranges()
+// SetPhysical adds physical networks to the settings of nodes. It returns an error if a subnet of one has another use: a pool of
+// another namespace, or a range of nodes or services.
+func SetPhysical(nodes *ipam.NodesConfig, all coe.PhysicalNetworks, pools []dhcppool.Pool) error {
 	for _, p := range all {
 		for _, subnet := range p.Subnets {
-			for _, pool := range pools {
-				own := pool.Network == p.Namespace && pool.Network != dhcppool.DefaultNetwork && pool.Network != coe.ServicePool
-				if pool.Subnet.Overlaps(subnet) && !own && !strings.HasSuffix(pool.Network, ":"+p.Namespace) {
-					return fmt.Errorf("--physical-network: subnet %s of namespace %s overlaps --pool %s of network-id %q, whose pods are elsewhere: choose another pool, or another subnet",
-						subnet, p.Namespace, pool.Subnet, pool.Network)
-				}
-			}
-			for _, r := range ranges {
+			for _, r := range nodes.Ranges() {
 				if r.Overlaps(subnet) {
 					return fmt.Errorf("--physical-network: subnet %s of namespace %s overlaps %s: choose another range", subnet, p.Namespace, r)
 				}
 			}
 		}
 	}
+	nodes.Physical = all
+	for _, pool := range pools {
+		if err := nodes.Ranges().Refuse(pool); err != nil {
+			return fmt.Errorf("--pool: %w, whose pods are elsewhere: choose another pool, or another subnet", err)
+		}
+	}
 	return nil
 }
 
-// AttachPhysical returns an error if one of the named backends attaches no physical network, and there are some.
-func (f *Backends) AttachPhysical(names []string, all coe.PhysicalNetworks) error {
-	if len(all) == 0 {
-		return nil
-	}
-	if slices.Contains(names, "odl") || ovn.Layout(f.ovnLayout) == ovn.LayoutNode {
-		return fmt.Errorf("--physical-network needs --backend ovn with --ovn-layout elan: with OpenDaylight, and with one switch for each node, pods would not reach the machines of %s", &all[0])
+// AttachPhysical returns an error if pods of the named backends would not reach the machines of physical networks.
+func (f *Backends) AttachPhysical(names []string, i mapping.Isolation, all coe.PhysicalNetworks) error {
+	switch {
+	case len(all) == 0:
+	case slices.Contains(names, "odl"):
+		return fmt.Errorf("--physical-network needs --backend ovn: with OpenDaylight pods would not reach the machines of %s", &all[0])
+	case i == mapping.IsolationACLs:
+		return fmt.Errorf("--physical-network: with --isolation namespace it needs --ovn-layout elan: the ACLs of layout node would keep pods from the machines of %s", &all[0])
 	}
 	return nil
 }

@@ -14,12 +14,16 @@ func TestPhysicalNetwork(t *testing.T) {
 		want string
 	}{
 		"its own pool":             {[]string{"--pool", "plant=10.50.0.0/24,from=10.50.0.64", "--pool", "10.11.0.0/16"}, ""},
-		"a pool of the others":     {[]string{"--pool", "10.50.0.0/16"}, `overlaps --pool 10.50.0.0/16 of network-id "default"`},
+		"its own pool on a node":   {[]string{"--pool", "192.168.33.12:plant=10.50.0.0/24,from=10.50.0.64"}, ""},
+		"a pool of the others":     {[]string{"--pool", "10.50.0.0/16"}, `pool "default", subnet 10.50.0.0/16: overlaps 10.50.0.0/24, the range of physical network cable, VLAN 100 of namespace plant`},
+		"a pool of a node":         {[]string{"--pool", "192.168.33.12=10.50.0.0/26"}, `pool "192.168.33.12", subnet 10.50.0.0/26: overlaps 10.50.0.0/24`},
 		"the network of the nodes": {[]string{"--node-network", "10.50.0.0/16"}, "overlaps"},
 		"cluster addresses":        {[]string{"--service-network", "10.50.0.0/25"}, "overlaps"},
-		"layout node":              {[]string{"--ovn-layout", "node"}, "needs --backend ovn with --ovn-layout elan"},
+		"layout node":              {[]string{"--ovn-layout", "node"}, ""},
+		"ACLs between namespaces":  {[]string{"--ovn-layout", "node", "--isolation", "namespace"}, "with --isolation namespace it needs --ovn-layout elan"},
+		"routers of namespaces":    {[]string{"--isolation", "namespace"}, ""},
 		"the pool of all": {
-			[]string{"--physical-network", "default=other,subnet=10.60.0.0/24", "--pool", "10.60.0.0/16"}, `overlaps --pool 10.60.0.0/16 of network-id "default"`,
+			[]string{"--physical-network", "default=other,subnet=10.60.0.0/24", "--pool", "10.60.0.0/16"}, `pool "default", subnet 10.60.0.0/16: overlaps 10.60.0.0/24`,
 		},
 		"two of a namespace": {[]string{"--physical-network", "plant=other,subnet=10.60.0.0/24"}, "namespace plant has two physical networks"},
 		"no subnet":          {[]string{"--physical-network", "lab=other"}, "name the subnet"},
@@ -46,11 +50,13 @@ func TestPhysicalNetwork(t *testing.T) {
 				require.NoError(t, err)
 				cfg, err := nodes.Config(all)
 				require.NoError(t, err)
-				if err := CheckPhysical(s.Physical, all, cfg); err != nil {
+				if err := SetPhysical(&cfg, s.Physical, all); err != nil {
 					return err
 				}
-				require.ErrorContains(t, backends.AttachPhysical([]string{"ovn", "odl"}, s.Physical), "needs --backend ovn")
-				return backends.AttachPhysical([]string{"ovn"}, s.Physical)
+				require.ErrorContains(t, backends.AttachPhysical([]string{"ovn", "odl"}, s.Isolation, s.Physical), "needs --backend ovn")
+				isolation, err := backends.Isolation([]string{"ovn"}, s.Isolation)
+				require.NoError(t, err)
+				return backends.AttachPhysical([]string{"ovn"}, isolation, s.Physical)
 			}
 			if err := check(); c.want == "" {
 				require.NoError(t, err)

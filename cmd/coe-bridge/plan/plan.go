@@ -100,7 +100,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Nodes, err = nodes.Config(cfg.Pools); err != nil {
 				return err
 			}
-			if err := flags.CheckPhysical(cfg.Mapping.Physical, cfg.Pools, cfg.Nodes); err != nil {
+			if err := flags.SetPhysical(&cfg.Nodes, cfg.Mapping.Physical, cfg.Pools); err != nil {
 				return err
 			}
 			if cluster.IsGiven() {

@@ -67,10 +67,10 @@ func (f *serveFlags) config(auditOutput io.Writer, log *slog.Logger) (cfg bridge
 	if cfg.Mapping.Isolation, err = f.backend.Isolation(f.backends, cfg.Mapping.Isolation); err != nil {
 		return cfg, cleanUp, err
 	}
-	if err := flags.CheckPhysical(cfg.Mapping.Physical, cfg.Pools, cfg.Nodes); err != nil {
+	if err := flags.SetPhysical(&cfg.Nodes, cfg.Mapping.Physical, cfg.Pools); err != nil {
 		return cfg, cleanUp, err
 	}
-	if err := f.backend.AttachPhysical(f.backends, cfg.Mapping.Physical); err != nil {
+	if err := f.backend.AttachPhysical(f.backends, cfg.Mapping.Isolation, cfg.Mapping.Physical); err != nil {
 		return cfg, cleanUp, err
 	}
 	if err := dhcppool.Validate(cfg.Pools, !cfg.Mapping.Isolated()); err != nil {

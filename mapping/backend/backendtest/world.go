@@ -23,6 +23,8 @@ type World struct {
 	// each of their elan-instances.
 	managed  [nodes]bool
 	gateways [nodes]byte // the version of the gateway of a managed node; 0 for none
+	// attached is set while namespaces have physical networks, where the backend attaches them.
+	attached bool
 	policies policies
 }
 
@@ -84,6 +86,9 @@ func (w *World) Step() {
 	w.policies.step(w)
 	if w.routers.IntN(4) == 0 {
 		w.changeGateway()
+	}
+	if w.routers.IntN(8) == 0 {
+		w.attached = !w.attached
 	}
 }
 

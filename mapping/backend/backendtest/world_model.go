@@ -33,17 +33,38 @@ func (w *World) Model() netvirt.Model {
 // ModelFor returns the world's model, as far as a backend has it.
 func (w *World) ModelFor(b Backend) netvirt.Model {
 	m := w.Model()
-	if limited, ok := b.(interface{ Limits() netvirt.Limits }); ok && limited.Limits().NodeGateways {
-		addGateways(m)
+	if limited, ok := b.(interface{ Limits() netvirt.Limits }); ok {
+		if w.attached && !limited.Limits().NoPhysicalNetworks {
+			attach(m)
+		}
+		if limited.Limits().NodeGateways {
+			addGateways(m)
+		}
 	}
 	return m.Select(b.Kinds())
 }
 
-// addGateways gives the nodes the gateways of their subnets.
+// attach gives the elan-instances of the first two namespaces a physical network.
+func attach(m netvirt.Model) {
+	for _, o := range m {
+		elan, _ := o.(netvirt.ELANInstance)
+		if ns := slices.Index(namespaces, string(elan.Scope())); ns == 0 || ns == 1 {
+			elan.SegmentType, elan.SegmentationID, elan.PhysicalNetwork = netvirt.SegmentVLAN, uint32(100+ns), "plant"
+			elan.Subnets = netvirt.NewPrefixList(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(1 + ns)}), 16))
+			m.Add(elan)
+		}
+	}
+}
+
+// addGateways gives the nodes the gateways of their subnets, except for elan-instances with a physical network.
 func addGateways(m netvirt.Model) {
 	all := map[netip.Addr][]netip.Prefix{}
 	for _, o := range m {
 		if s, ok := o.(netvirt.Subnet); ok {
+			elan, _ := m[netvirt.Key{Kind: netvirt.KindELANInstance, Name: s.ELAN}].(netvirt.ELANInstance)
+			if elan.PhysicalNetwork != "" && !s.Prefix.IsSingleIP() {
+				continue
+			}
 			node, _, _ := netvirt.ParseELANName(s.ELAN)
 			all[node] = append(all[node], netip.PrefixFrom(s.Gateway, s.Prefix.Bits()))
 		}

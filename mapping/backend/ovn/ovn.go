@@ -155,7 +155,7 @@ func parseEndpoints(database, list string, cfg *Config) ([]string, error) {
 // affinity has a maximum.
 func Limits(layout Layout) netvirt.Limits {
 	return netvirt.Limits{
-		OverlayOnly: true, NoPhysicalNetworks: layout == LayoutNode, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode,
+		OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode,
 	}
 }
 

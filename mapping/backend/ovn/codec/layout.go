@@ -17,7 +17,8 @@ const (
 	// LayoutELAN: a switch for each elan-instance, and a router for each vpn-instance.
 	LayoutELAN Layout = "elan"
 	// LayoutNode: a switch for each node, and one router, the transit's. An elan-instance and a vpn-instance are
-	// Port_Groups. It has no isolated vpn-instances.
+	// Port_Groups. It has no isolated vpn-instances. An elan-instance with a physical network has a switch of its own, also
+	// on the transit's router.
 	LayoutNode Layout = "node"
 )
 
@@ -73,8 +74,8 @@ func (c Codec) IsFormer(head netvirt.Key, r ovsdb.Row) bool {
 	if c.Layout == LayoutNode {
 		of = netvirt.KindELANInstance
 	}
-	_, is := r.Value.(*nb.LogicalSwitch)
-	return is && head.Kind == of
+	s, is := r.Value.(*nb.LogicalSwitch)
+	return is && head.Kind == of && (of == netvirt.KindNode || s.ExternalIDs[idPhysical] == "")
 }
 
 // switchPort adds the port of a switch that a router port is connected to.

@@ -128,8 +128,12 @@ func (c Codec) decodeNodeSwitch(ids map[string]string) []netvirt.Object {
 	return []netvirt.Object{netvirt.Node{Address: address, HostName: ids[idHostName], Gateways: gateways}}
 }
 
-// elan adds the group that stands for an elan-instance.
-func (c byNode) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, _ Lookup) {
+// elan adds the group that stands for an elan-instance, or its switch if it has a physical network.
+func (c byNode) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup) {
+	if o.PhysicalNetwork != "" {
+		c.elanSwitch(set, k, o, look)
+		return
+	}
 	set.Add(&nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, k, ""), Name: c.matchName("/elan/" + o.Name), ExternalIDs: c.elanIDs(k, o)})
 }
 
@@ -138,14 +142,36 @@ func (c byNode) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 	set.Add(&nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, k, ""), Name: c.matchName("/vpn/" + o.Name), ExternalIDs: c.vpnIDs(k, o)})
 }
 
-// subnet adds the DHCP options of the subnet's pods. They also hold its fields: its gateway is in a row of its node.
+// hasSwitch reports whether an elan-instance has a switch of its own. The pods of other namespaces on the switch of its node
+// would be attached to its physical network too.
+func hasSwitch(elan string, look Lookup) bool {
+	o, ok := look(elanKey(elan)).(netvirt.ELANInstance)
+	return ok && o.PhysicalNetwork != ""
+}
+
+// subnet adds the DHCP options of the subnet's pods. They also hold its fields: its gateway is in a row of its node, unless its
+// elan-instance has a switch of its own.
 func (c byNode) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
 	row := c.dhcpOptions(k, o)
-	if block := c.behind(o.ELAN, o.Gateway, o.Gateway, look); o.Prefix.IsSingleIP() && block.IsValid() {
+	if hasSwitch(o.ELAN, look) {
+		c.gatewayOfSwitch(set, k, o, look)
+	} else if block := c.behind(o.ELAN, o.Gateway, o.Gateway, look); o.Prefix.IsSingleIP() && block.IsValid() {
 		row.Cidr = block.String()
 	}
 	row.ExternalIDs = c.subnetIDs(k, o)
 	set.Add(row)
+}
+
+// gatewayOfSwitch adds the gateway of a subnet of an elan-instance with a switch of its own, and the way out of its pods.
+func (c byNode) gatewayOfSwitch(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
+	transit := transitKey(netvirt.CommonRouteTarget)
+	if look(transit) == nil {
+		return
+	}
+	c.gateway(set, k, o, transit, c.mark(k, ""))
+	if vpn, ok := lookVPN(look, o.VPN); ok && !o.Prefix.IsSingleIP() {
+		c.wayOut(set, k, roleWayOut, vpn, o.ELAN, o.Prefix, look)
+	}
 }
 
 // decodeDHCPOptions decodes the row of subnet. In LayoutELAN these rows hold no object.
@@ -156,8 +182,11 @@ func decodeDHCPOptions(row *nb.DHCPOptions) []netvirt.Object {
 	return decodeSubnet(row.ExternalIDs)
 }
 
-// switchOf returns the switch of the port's node, if the gateways of the port are there.
+// switchOf returns the switch of the port's node, if the gateways of the port are there, or the switch of its elan-instance.
 func (c byNode) switchOf(p port, look Lookup) (string, bool) {
+	if hasSwitch(p.elan.ELAN, look) {
+		return c.switchUUID(p.elan.ELAN), true
+	}
 	address, _, err := netvirt.ParseELANName(p.elan.ELAN)
 	if err != nil {
 		return "", false
@@ -178,7 +207,7 @@ func (c byNode) switchOf(p port, look Lookup) (string, bool) {
 // network returns the network of the address: if its subnet is the gateway alone, the block behind the gateway, which the
 // elan-instances of the node share.
 func (c byNode) network(a netvirt.Adjacency, look Lookup) netip.Prefix {
-	if !a.Network.Contains(a.Address) {
+	if !a.Network.Contains(a.Address) && !hasSwitch(a.ELAN, look) {
 		if block := c.behind(a.ELAN, a.Gateway, a.Address, look); block.IsValid() {
 			return block
 		}
@@ -198,15 +227,22 @@ func (byNode) behind(elan string, gateway, address netip.Addr, look Lookup) neti
 }
 
 // host adds the route of the transit's router, which also needs the MAC address.
-func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, _ port, a netvirt.Adjacency, look Lookup) {
+func (c byNode) host(set *ovsdb.RowSet, k netvirt.Key, p port, a netvirt.Adjacency, look Lookup) {
 	node, _, err := netvirt.ParseELANName(a.ELAN)
 	transit := transitKey(netvirt.CommonRouteTarget)
 	if err != nil || look(transit) == nil {
 		return
 	}
 	role := roleHost + a.Address.String()
-	via := nodeRouterPort(node, a.Gateway)
+	via, own := nodeRouterPort(node, a.Gateway), hasSwitch(a.ELAN, look)
+	if own {
+		via = gatewayPort(a.ELAN, a.Network)
+	}
 	c.route(set, k, role, c.routerUUID(transit), single(a.Address), a.Address, via)
 	c.bindMAC(set, k, via, a.Address, a.MAC)
-	c.wayOutByGateway(set, k, roleWayOut+" "+role, node, single(a.Address), look)
+	if vpn, ok := lookVPN(look, p.vpn.VPN); own && ok {
+		c.wayOut(set, k, roleWayOut+" "+role, vpn, a.ELAN, single(a.Address), look)
+	} else if !own {
+		c.wayOutByGateway(set, k, roleWayOut+" "+role, node, single(a.Address), look)
+	}
 }

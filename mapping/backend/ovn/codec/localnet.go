@@ -25,7 +25,7 @@ const (
 //
 // Only packets between addresses of the subnets come in: a machine could otherwise pretend to be a node, which policies allow,
 // or use the gateway of the pods as a way to other namespaces.
-func (c byELAN) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance) {
+func (c Codec) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance) {
 	node, _, err := netvirt.ParseELANName(o.Name)
 	if err != nil {
 		return

@@ -191,9 +191,14 @@ func (c Codec) elanIDs(k netvirt.Key, o netvirt.ELANInstance) map[string]string 
 		idPhysical, o.PhysicalNetwork, idSubnets, string(o.Subnets))
 }
 
-// elan adds the switch of a namespace on a node. Its pods reach the services of
-// all namespaces that share the transit or, without a transit, of their own namespace.
+// elan adds the switch of a namespace on a node.
 func (c byELAN) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup) {
+	c.elanSwitch(set, k, o, look)
+}
+
+// elanSwitch adds the switch of an elan-instance. Its pods reach the services of
+// all namespaces that share the transit or, without a transit, of their own namespace.
+func (c Codec) elanSwitch(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup) {
 	s := &nb.LogicalSwitch{UUID: c.switchUUID(o.Name), Name: o.Name, ExternalIDs: c.elanIDs(k, o)}
 	if vpn, ok := lookVPNOf(look, string(o.Scope())); ok {
 		s.LoadBalancerGroup = []string{c.balancersUUID(reach(vpn))}
@@ -208,11 +213,12 @@ func (c byELAN) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, l
 }
 
 // placeUUID returns the UUID of the group of the load balancers whose endpoints depend on where the
-// client is, for the pods of an elan-instance: the group of its node, if the node is known.
+// client is, for the pods of an elan-instance: the group of its node, if a source reports the node.
 func (c Codec) placeUUID(o netvirt.ELANInstance, vpn netvirt.VPNInstance, look Lookup) string {
-	if node, _, err := netvirt.ParseELANName(o.Name); err == nil {
-		if k := (netvirt.Node{Address: node}).Key(); look(k) != nil {
-			return c.balancersUUID(k)
+	if address, _, err := netvirt.ParseELANName(o.Name); err == nil {
+		node, known := look(netvirt.Node{Address: address}.Key()).(netvirt.Node)
+		if known && (node.HostName != "" || c.Layout != LayoutNode) {
+			return c.balancersUUID(node.Key())
 		}
 	}
 	return c.elsewhereUUID(transitKey(vpn.Transit))

@@ -57,10 +57,7 @@ func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mo
 // port of the elan's switch; the DHCP options of its pods; and the transit's route to it.
 // A subnet that holds only its gateway gets neither DHCP options nor a route.
 func (c byELAN) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
-	port := c.gateway(k, o)
-	set.Add(port)
-	set.Link(nb.LogicalRouterTable, c.routerUUID(vpnKey(o.VPN)), "ports", port.UUID)
-	c.switchPort(set, k, "", gatewaySwitchPort(o.ELAN, o.Prefix), port.Name, c.switchUUID(o.ELAN))
+	c.gateway(set, k, o, vpnKey(o.VPN), c.subnetIDs(k, o))
 	if o.Prefix.IsSingleIP() {
 		return
 	}
@@ -71,16 +68,18 @@ func (c byELAN) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look 
 	}
 }
 
-// gateway returns the router port. Its external_ids hold all fields of the subnet.
-func (c Codec) gateway(k netvirt.Key, o netvirt.Subnet) *nb.LogicalRouterPort {
+// gateway adds the gateway of a subnet: a port of a router behind a port of the elan's switch.
+func (c Codec) gateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, router netvirt.Key, ids map[string]string) {
 	port := &nb.LogicalRouterPort{
 		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
-		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()}, ExternalIDs: c.subnetIDs(k, o),
+		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()}, ExternalIDs: ids,
 	}
 	if o.Gateway.Is6() && !o.Prefix.IsSingleIP() {
 		port.Ipv6RaConfigs = raConfigs()
 	}
-	return port
+	set.Add(port)
+	set.Link(nb.LogicalRouterTable, c.routerUUID(router), "ports", port.UUID)
+	c.switchPort(set, k, "", gatewaySwitchPort(o.ELAN, o.Prefix), port.Name, c.switchUUID(o.ELAN))
 }
 
 // raConfigs returns the router advertisements of a gateway: a host gets its address by DHCP and its gateway by router
@@ -121,9 +120,9 @@ func dhcpOptions(o netvirt.Subnet) map[string]string {
 	return options
 }
 
-// decodeGatewayPort decodes the router port of a subnet. Other router ports hold no object.
+// decodeGatewayPort decodes the router port of a subnet in LayoutELAN. Other router ports hold no object.
 func decodeGatewayPort(head netvirt.Key, port *nb.LogicalRouterPort) []netvirt.Object {
-	if head.Kind != netvirt.KindSubnet {
+	if head.Kind != netvirt.KindSubnet || port.ExternalIDs[idELAN] == "" {
 		return nil
 	}
 	return decodeSubnet(port.ExternalIDs)
