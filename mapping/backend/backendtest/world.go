@@ -23,7 +23,7 @@ type World struct {
 	// each of their elan-instances.
 	managed  [nodes]bool
 	gateways [nodes]byte // the version of the gateway of a managed node; 0 for none
-	// attached is set while namespaces have physical networks, where the backend attaches them.
+	// attached is set if namespaces have physical networks, where the backend attaches them.
 	attached bool
 	policies policies
 }
@@ -75,7 +75,10 @@ type service struct {
 
 // NewWorld returns an empty world. The seed determines all its steps.
 func NewWorld(seed uint64) *World {
-	return &World{rng: rand.New(rand.NewPCG(seed, 0)), places: rand.New(rand.NewPCG(seed, 2)), routers: rand.New(rand.NewPCG(seed, 3)), policies: newPolicies(seed)}
+	return &World{
+		rng: rand.New(rand.NewPCG(seed, 0)), places: rand.New(rand.NewPCG(seed, 2)), routers: rand.New(rand.NewPCG(seed, 3)),
+		attached: seed%2 == 1, policies: newPolicies(seed),
+	}
 }
 
 // Step changes one thing, or a few at once.
@@ -86,9 +89,6 @@ func (w *World) Step() {
 	w.policies.step(w)
 	if w.routers.IntN(4) == 0 {
 		w.changeGateway()
-	}
-	if w.routers.IntN(8) == 0 {
-		w.attached = !w.attached
 	}
 }
 

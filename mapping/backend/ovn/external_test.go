@@ -3,6 +3,7 @@ package ovn_test
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -358,4 +359,60 @@ func TestRouterLost(t *testing.T) {
 			require.Eventually(t, has, time.Minute, 10*time.Millisecond)
 		})
 	}
+}
+
+// TestLeftBinding: an external writer deletes the port of a pod with an address of no pool, and the pod goes too. Its MAC binding
+// is replaced by that of the next pod with this address, and goes with the gateway. One of an external writer stays.
+func TestLeftBinding(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			server := ovsdb.Start(t)
+			configure := func(c *ovn.Config) { c.Layout = layout }
+			bindings := func() string {
+				return strings.TrimSpace(server.NBCtl(t, "--bare", "--columns=ip,mac", "list", "Static_MAC_Binding"))
+			}
+			none, first, second := model(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget}), withHost("first", "0a:58:ac:10:00:05"), withHost("second", "0a:58:ac:10:00:06")
+			if layout == ovn.LayoutNode {
+				first, second = withGateways(first), withGateways(second)
+			}
+			left := func() *ovn.Backend {
+				write(t, open(t, server, configure), first)
+				server.NBCtl(t, "lsp-del", "a:first")
+				return open(t, server, configure)
+			}
+			b := left()
+			write(t, b, second)
+			require.Equal(t, "172.16.0.5\n0a:58:ac:10:00:06", bindings())
+			write(t, b, none)
+			require.Empty(t, bindings())
+
+			b = left()
+			write(t, b, none)
+			require.Empty(t, bindings())
+
+			b = left()
+			at := strings.TrimSpace(server.NBCtl(t, "--bare", "--columns=logical_port", "list", "Static_MAC_Binding"))
+			server.NBCtl(t, "static-mac-binding-add", at, "172.16.0.9", "0a:00:00:00:00:09")
+			write(t, b, none)
+			require.Equal(t, "172.16.0.9\n0a:00:00:00:00:09", bindings())
+		})
+	}
+}
+
+// withHost returns the model of a pod with an address of no pool.
+func withHost(pod, mac string) netvirt.Model {
+	node, gateway, address := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("169.254.1.1/32"), netip.MustParseAddr("172.16.0.5")
+	elan, name := netvirt.ELANName(node, "a"), "a:"+pod
+	return model(
+		netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget},
+		netvirt.Node{Address: node, HostName: "node1"},
+		netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000},
+		netvirt.VPNInstance{Name: "a", Namespace: "a", RouteDistinguisher: "100:2", Transit: netvirt.CommonRouteTarget},
+		netvirt.Subnet{ELAN: elan, VPN: "a", Prefix: gateway, Gateway: gateway.Addr()},
+		netvirt.Interface{Name: name, Namespace: "a", Pod: pod, PodUID: pod, UID: pod, ParentInterface: netvirt.PortName(name, pod)},
+		netvirt.ELANInterface{Name: name, Namespace: "a", ELAN: elan},
+		netvirt.VPNInterface{Name: name, Namespace: "a", VPN: "a"},
+		netvirt.MACEntry{Interface: name, Namespace: "a", MAC: mac, Address: address},
+		netvirt.Adjacency{Interface: name, Namespace: "a", Address: address, MAC: mac, ELAN: elan, Network: gateway, Gateway: gateway.Addr()},
+	)
 }

@@ -35,6 +35,7 @@ func load(c codec.Codec, from source) (*mirror, error) {
 		return nil, err
 	}
 	l.findDamaged()
+	l.findLeft()
 	if len(l.damaged) > 0 {
 		if err := l.keepDamaged(from); err != nil {
 			return nil, err
@@ -107,7 +108,7 @@ func (l *loading) add(t *ovsdb.Table, k netvirt.Key, objects []netvirt.Object) {
 	case len(objects) == 0:
 	case len(g.objects) == 0:
 		g.objects = objects
-		if k.Kind == netvirt.KindNode { // it looks up management ports
+		if k.Kind == netvirt.KindNode || k.Kind == netvirt.KindELANInstance { // they look up management ports, and vpn-instances
 			t = codec.Northbound.Table(nb.LogicalSwitchPortTable)
 		}
 		l.due[t] = append(l.due[t], k)

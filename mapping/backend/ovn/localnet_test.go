@@ -1,6 +1,7 @@
 package ovn_test
 
 import (
+	"maps"
 	"net/netip"
 	"strings"
 	"testing"
@@ -53,25 +54,44 @@ func TestLocalnetRows(t *testing.T) {
 	}
 }
 
-// TestLocalnetChanges: an elan-instance gets a physical network, another VLAN, and none again. Nothing is left.
+// TestLocalnetChanges: an elan-instance gets a physical network, another VLAN, and none again. Its pod keeps its port, and nothing
+// is left.
 func TestLocalnetChanges(t *testing.T) {
-	server := ovsdb.Start(t)
-	b := open(t, server)
-	overlay := netvirt.ELANInstance{Name: "192.0.2.1:plant", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70000}
-	write(t, b, model(overlay))
-	before := server.Dump(t, tables...)
-	vlan := overlay
-	vlan.SegmentType, vlan.SegmentationID, vlan.PhysicalNetwork, vlan.Subnets = netvirt.SegmentVLAN, 100, "cable", "10.50.0.0/24,fd50::/64"
-	write(t, b, model(vlan))
-	require.Equal(t, "100", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
-	server.NBCtl(t, "set", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag=7")
-	write(t, b, model(vlan))
-	require.Equal(t, "100", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
-	vlan.SegmentType, vlan.SegmentationID = netvirt.SegmentFlat, 0
-	write(t, b, model(vlan))
-	require.Equal(t, "[]", strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:plant/localnet", "tag")))
-	write(t, b, model(overlay))
-	require.Equal(t, before, server.Dump(t, tables...))
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			server := ovsdb.Start(t)
+			b := open(t, server, func(c *ovn.Config) { c.Layout = layout })
+			overlay := withHost("pod", "0a:58:ac:10:00:05")
+			if layout == ovn.LayoutNode {
+				overlay = withGateways(overlay)
+			}
+			with := func(segment netvirt.SegmentType, tag uint32) netvirt.Model {
+				attached := maps.Clone(overlay)
+				attached.Add(netvirt.ELANInstance{
+					Name: "192.0.2.1:a", SegmentType: segment, SegmentationID: tag, PhysicalNetwork: "cable", Subnets: "10.50.0.0/24,fd50::/64",
+				})
+				return attached
+			}
+			port := func(column string) string {
+				return strings.TrimSpace(server.NBCtl(t, "get", "Logical_Switch_Port", "192.0.2.1:a/localnet", column))
+			}
+			write(t, b, overlay)
+			before := server.Dump(t, tables...)
+			pod := server.NBCtl(t, "get", "Logical_Switch_Port", "a:pod", "_uuid")
+			vlan, flat := with(netvirt.SegmentVLAN, 100), with(netvirt.SegmentFlat, 0)
+			write(t, b, vlan)
+			require.Equal(t, "100", port("tag"))
+			require.Contains(t, server.NBCtl(t, "lsp-list", "192.0.2.1:a"), "(a:pod)")
+			server.NBCtl(t, "set", "Logical_Switch_Port", "192.0.2.1:a/localnet", "tag=7")
+			write(t, b, vlan)
+			require.Equal(t, "100", port("tag"))
+			write(t, b, flat)
+			require.Equal(t, "[]", port("tag"))
+			require.Equal(t, pod, server.NBCtl(t, "get", "Logical_Switch_Port", "a:pod", "_uuid"))
+			write(t, b, overlay)
+			require.Equal(t, before, server.Dump(t, tables...))
+		})
+	}
 }
 
 func model(objects ...netvirt.Object) netvirt.Model {

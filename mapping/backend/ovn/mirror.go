@@ -2,10 +2,12 @@ package ovn
 
 import (
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -23,6 +25,8 @@ type mirror struct {
 	// tables without external_ids, and rows that have lost theirs. A group takes over a
 	// stray that is one of its wanted rows.
 	strays map[string]ovsdb.Row
+	// left has the UUIDs of strays that are MAC bindings of ours at a router port, by its name: a pod and its port had gone at once.
+	left map[string][]string
 	// former has the heads of groups with a switch of the other layout.
 	former map[netvirt.Key]struct{}
 }
@@ -38,7 +42,7 @@ type group struct {
 func newMirror(c codec.Codec) *mirror {
 	return &mirror{
 		codec: c, groups: map[netvirt.Key]*group{}, users: map[netvirt.Key]map[netvirt.Key]struct{}{},
-		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{},
+		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{}, left: map[string][]string{},
 		former: map[netvirt.Key]struct{}{},
 	}
 }
@@ -253,20 +257,59 @@ func (s *stage) transaction() *ovsdb.Transaction {
 	return tx
 }
 
-// withStrays returns the rows of a group in the database, with the strays that the
-// group takes over.
+// withStrays returns the rows of a group in the database, with the strays that the group takes over: its wanted rows, MAC bindings
+// of a former pod with an address of the group, and MAC bindings at a router port that the group deletes. A binding at a port that
+// does not exist keeps ovn-northd 23.03 from writing.
 func (s *stage) withStrays(have, want *ovsdb.RowSet) *ovsdb.RowSet {
 	if len(s.strays) == 0 {
 		return have
 	}
 	all := &ovsdb.RowSet{Rows: slices.Clone(have.Rows), Links: have.Links}
+	take := func(uuid string) {
+		all.Rows = append(all.Rows, s.strays[uuid])
+		s.adopted = append(s.adopted, uuid)
+	}
 	for _, r := range want.Rows {
-		if stray, found := s.strays[r.UUID()]; found {
-			all.Rows = append(all.Rows, stray)
-			s.adopted = append(s.adopted, r.UUID())
+		if _, found := s.strays[r.UUID()]; found {
+			take(r.UUID())
+		}
+		if binding, is := r.Value.(*nb.StaticMACBinding); is {
+			for uuid, other := range s.leftAt(binding.LogicalPort) {
+				if other.IP == binding.IP && uuid != binding.UUID {
+					take(uuid)
+				}
+			}
+		}
+	}
+	for _, r := range have.Rows {
+		port, is := r.Value.(*nb.LogicalRouterPort)
+		if _, stays := want.Get(r.UUID()); is && !stays {
+			for uuid := range s.leftAt(port.Name) {
+				take(uuid)
+			}
 		}
 	}
 	return all
+}
+
+// leftAt returns the bindings that are left at a router port, by UUID.
+func (m *mirror) leftAt(port string) iter.Seq2[string, *nb.StaticMACBinding] {
+	return func(yield func(string, *nb.StaticMACBinding) bool) {
+		for _, uuid := range m.left[port] {
+			if binding, is := m.strays[uuid].Value.(*nb.StaticMACBinding); is && !yield(uuid, binding) {
+				return
+			}
+		}
+	}
+}
+
+// findLeft fills left.
+func (m *mirror) findLeft() {
+	for uuid, r := range m.strays {
+		if binding, is := r.Value.(*nb.StaticMACBinding); is && codec.IsOwnBinding(binding) {
+			m.left[binding.LogicalPort] = append(m.left[binding.LogicalPort], uuid)
+		}
+	}
 }
 
 // commit applies the stage to the mirror.

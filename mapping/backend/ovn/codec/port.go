@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -124,6 +126,12 @@ func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, port string, address
 // another port, and cannot delete the former port's router then.
 func (c Codec) bindingUUID(head netvirt.Key, port string, address netip.Addr) string {
 	return c.uuid(nb.StaticMACBindingTable, head, port+" "+address.String())
+}
+
+// IsOwnBinding reports whether a row is one of bindMAC. Its UUID is made from names, and those of other programs are random.
+func IsOwnBinding(row *nb.StaticMACBinding) bool {
+	id, err := uuid.Parse(row.UUID)
+	return err == nil && id.Version() == 5 && strings.HasPrefix(row.LogicalPort, "router:")
 }
 
 // addresses returns the port's addresses in OVN's form: each MAC address, followed by its
