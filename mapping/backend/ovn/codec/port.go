@@ -128,7 +128,7 @@ func (c Codec) bindingUUID(head netvirt.Key, port string, address netip.Addr) st
 	return c.uuid(nb.StaticMACBindingTable, head, port+" "+address.String())
 }
 
-// IsOwnBinding reports whether a row is one of bindMAC. Its UUID is made from names, and those of other programs are random.
+// IsOwnBinding reports whether a row is one of bindMAC. Its UUID is made from names. Other programs have random UUIDs.
 func IsOwnBinding(row *nb.StaticMACBinding) bool {
 	id, err := uuid.Parse(row.UUID)
 	return err == nil && id.Version() == 5 && strings.HasPrefix(row.LogicalPort, "router:")
