@@ -34,11 +34,13 @@ type settling struct {
 	since    time.Time
 }
 
-// over reports whether the bridge may be cleared for a datastore.
-func (w *settling) over(ctx context.Context, settled func(context.Context) bool, identity string) bool {
+// isOver reports whether the bridge may be cleared for a datastore. The question to the switch has a timeout.
+func (w *settling) isOver(ctx context.Context, settled func(context.Context) bool, identity string, timeout time.Duration) bool {
 	if w.identity != identity {
 		w.identity, w.since = identity, time.Now()
 	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	return settled == nil || settled(ctx) || time.Since(w.since) > settleLimit
 }
 
@@ -72,7 +74,7 @@ func (s *Switch) useDatastore(ctx context.Context, m Management, identity string
 	case taken != "":
 	case identity == was, was != "" && s.programmed(one) != nil:
 		return nil
-	case was != "" && !wait.over(ctx, m.Settled, identity):
+	case was != "" && !wait.isOver(ctx, m.Settled, identity, s.cfg.Timeout):
 		return errUnsettled
 	case was != "":
 		s.log.Warn("OpenDaylight has a new datastore; clearing the flows and groups of the bridge", "bridge", s.cfg.Bridge, "datastore", identity)
