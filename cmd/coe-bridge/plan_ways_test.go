@@ -133,12 +133,14 @@ coe-gateways:gateways:
 	got := words(out)
 	for _, line := range []string{
 		"open all every node:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the asked node none\n",
-		"open all 192.0.2.138:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
-		"open all 192.0.2.139:30080/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
-		"open all 203.0.113.1:80/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
-		"open all 192.0.2.138:30081/tcp shop/web Local no endpoint - -\n",
-		"open all 192.0.2.139:30081/tcp shop/web Local shop/web 10.1.0.2:8080 the client 198.51.100.0/24\n",
-		"open 198.51.100.0/28 203.0.113.2:53/udp ops/limited Cluster ops/api 10.1.1.2:53 the gateway all\n",
+		"open all 192.0.2.138:30080/tcp by gateway 192.168.0.1 shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 192.0.2.139:30080/tcp by gateway 192.168.0.2 shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 203.0.113.1:80/tcp shop/sql Cluster shop/db 10.1.0.1:5432 the asked node none\n" +
+			"open all 203.0.113.1:80/tcp by gateway 192.168.0.1 shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n" +
+			"open all 203.0.113.1:80/tcp by gateway 192.168.0.2 shop/sql Cluster shop/db 10.1.0.1:5432 the gateway all\n",
+		"open all 192.0.2.138:30081/tcp by gateway 192.168.0.1 shop/web Local no endpoint - -\n",
+		"open all 192.0.2.139:30081/tcp by gateway 192.168.0.2 shop/web Local shop/web 10.1.0.2:8080 the client 198.51.100.0/24\n",
+		"open 198.51.100.0/28 203.0.113.2:53/udp by gateway 192.168.0.2 ops/limited Cluster ops/api 10.1.1.2:53 the gateway all\n",
 	} {
 		require.Contains(t, got, line)
 	}
@@ -150,6 +152,9 @@ coe-gateways:gateways:
 
 	_, err = plan(strings.ReplaceAll(gateways, "192.0.2.139", "192.0.2.138"), planServices)
 	require.ErrorContains(t, err, "the gateways of nodes 192.168.0.1 and 192.168.0.2 have the same address 192.0.2.138")
+	const again = `{"coe-gateways:gateway":[{"node":"192.168.0.1","chassis":"c1","address":"192.0.2.138","prefix-length":24,"next-hop":"192.0.2.254"}]}`
+	_, err = run(t, again, "plan", "-f", "-", "-f", file(t, "again.json", again))
+	require.ErrorContains(t, err, "again.json: gateway of node 192.168.0.1 is given twice")
 	_, err = plan(strings.Replace(gateways, "next-hop: 192.0.2.254", "next-hop: 192.0.3.254", 1), planServices)
 	require.ErrorContains(t, err, "gateway of node 192.168.0.1: next-hop 192.0.3.254 is not the address of another machine in 192.0.2.0/24")
 }

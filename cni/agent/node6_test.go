@@ -153,7 +153,6 @@ func (w *world) forged6(six addresses6, pods map[string]*sandbox) {
 	}
 }
 
-// notReturned returns how many packets the chain no-return of a family (ip or ip6) has dropped.
 // dropsForged sends packets of a forged source until a host has dropped some meanwhile.
 func (w *world) dropsForged(host, family, from string, send func()) {
 	w.t.Helper()
@@ -166,6 +165,7 @@ func (w *world) dropsForged(host, family, from string, send func()) {
 	})
 }
 
+// notReturned returns how many packets the chain no-return of a family (ip or ip6) has dropped.
 func (w *world) notReturned(host, family string) (packets int) {
 	out, err := w.lab.Exec(w.t.Context(), host, "nft", "list", "chain", family, "coe-bridge", "no-return")
 	require.NoError(w.t, err)

@@ -45,6 +45,11 @@ func readDocuments(documents []Document) (*input, error) {
 		if err != nil {
 			return nil, fmt.Errorf("plan %s: %w", d.Name, err)
 		}
+		for _, e := range of(entries, northbound.Gateways) {
+			if slices.ContainsFunc(all.entries.Entries, func(o northbound.Entry) bool { return o.List == e.List && o.Key == e.Key }) {
+				return nil, fmt.Errorf("plan %s: gateway of node %s is given twice", d.Name, e.Key)
+			}
+		}
 		all.entries.Entries = append(all.entries.Entries, entries...)
 	}
 	if err := northbound.CheckGateways(of(all.entries.Entries, northbound.Gateways)); err != nil {

@@ -20,7 +20,9 @@ type Way struct {
 	// At is the address that clients ask; zero for every address of the nodes, of the family of To.
 	At netip.Addr `json:"at,omitzero"`
 	// Node is the node that alone answers if At is zero; zero for every node. Its addresses of the family of To are not known.
-	Node     netip.Addr `json:"node,omitzero"`
+	Node netip.Addr `json:"node,omitzero"`
+	// Gateway is the node of the gateway of OVN that answers; zero if nodes answer.
+	Gateway  netip.Addr `json:"gateway,omitzero"`
 	Port     uint16     `json:"port"`
 	Protocol string     `json:"protocol"`
 	// Clients are the clients that may ask, of the family of the service's address: ranges, or "none"; empty for all.
@@ -70,7 +72,8 @@ func wayChanges(before, after []Way) (changes []WayChange) {
 	}
 	slices.SortFunc(changes, func(a, b WayChange) int {
 		return cmp.Or(strings.Compare(a.Service, b.Service), strings.Compare(a.Protocol, b.Protocol), cmp.Compare(a.Port, b.Port),
-			a.At.Compare(b.At), strings.Compare(a.Verb, b.Verb), a.To.Compare(b.To), strings.Compare(a.Clients, b.Clients))
+			a.At.Compare(b.At), a.Node.Compare(b.Node), a.Gateway.Compare(b.Gateway), strings.Compare(a.Verb, b.Verb), a.To.Compare(b.To),
+			strings.Compare(a.Clients, b.Clients), strings.Compare(a.Policy, b.Policy), strings.Compare(a.Sees, b.Sees), strings.Compare(a.Admits, b.Admits))
 	})
 	return changes
 }
@@ -193,7 +196,7 @@ func (f *wayFinder) waysBy(e *mapping.Exposure) []Way {
 // wayBy returns the ways by a port on which a gateway of OVN answers.
 func (f *wayFinder) wayBy(v netvirt.GatewayVIP) []Way {
 	way := asked{Way: Way{
-		At: v.VIP.Addr(), Port: v.VIP.Port(), Protocol: string(v.Protocol), Service: v.Namespace + "/" + f.services[v.Service].Name, Policy: "Cluster", Sees: SeesGateway,
+		At: v.VIP.Addr(), Gateway: v.Gateway, Port: v.VIP.Port(), Protocol: string(v.Protocol), Service: v.Namespace + "/" + f.services[v.Service].Name, Policy: "Cluster", Sees: SeesGateway,
 	}}
 	if v.Local {
 		way.Policy, way.Sees = "Local", SeesClient

@@ -38,8 +38,12 @@ const (
 )
 
 // observeShare bounds the share of the time that looks may take: one part of so many. The rest after a look depends on the quicker
-// one of the last two looks. A single look can have waited half a minute for a network that elects a leader.
-const observeShare = 10
+// one of the last two looks. A single look can have waited half a minute for a network that elects a leader. A rest lasts observeRest
+// at most, because new pods wait for the next look.
+const (
+	observeShare = 10
+	observeRest  = 20 * time.Second
+)
 
 // observe looks at the network until ctx is done, if the backend is an Observer. It starts after
 // the first Read, and looks soon after each write, until everything is confirmed.
@@ -63,11 +67,12 @@ func (l *Loop) observe(ctx context.Context) {
 		default:
 			wait = observeIdle
 		}
-		if err == nil { // a look that fails has waited for an answer
-			took := time.Since(begun)
-			rest(ctx, (observeShare-1)*min(took, before))
-			before = took
+		took := time.Since(begun)
+		if err != nil {
+			took = 0 // it has waited for an answer
 		}
+		rest(ctx, min((observeShare-1)*min(took, before), observeRest))
+		before = took
 		if l.awaitWrite(ctx, wait) {
 			wait = observeSoon
 		}

@@ -232,18 +232,38 @@ func TestSlowLook(t *testing.T) {
 	})
 }
 
-// TestSlowLooks: steadily slow looks take a tenth of the time.
+// TestSlowLooksOfAnElection: looks that wait for a network, and one that fails among them, are followed by a short rest.
+func TestSlowLooksOfAnElection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newLagging()
+		b.pods("shop", "web")
+		l, _ := b.run(t)
+		elapse(5 * time.Second)
+		b.set(func() { b.each = 28 * time.Second })
+		elapse(30 * time.Second)
+		b.set(func() { b.fails = errors.New("it is away") })
+		elapse(30 * time.Second)
+		b.set(func() { b.fails = nil })
+		elapse(60 * time.Second)
+		b.set(func() { b.each = 0 })
+		b.comes("shop:web")
+		elapse(28*time.Second + 21*time.Second)
+		require.Equal(t, []string{"shop", "shop:web"}, confirmed(l))
+	})
+}
+
+// TestSlowLooks: steadily slow looks take a tenth of the time, if the rest after them is not too long.
 func TestSlowLooks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newLagging()
 		b.pods("shop", "web")
 		b.run(t)
 		elapse(5 * time.Second)
-		b.set(func() { b.each = 4 * time.Second })
+		b.set(func() { b.each = 2 * time.Second })
 		elapse(time.Minute)
 		b.looks()
 		elapse(400 * time.Second)
-		took := 4 * time.Second * time.Duration(b.looks())
+		took := 2 * time.Second * time.Duration(b.looks())
 		require.LessOrEqual(t, took, 40*time.Second)
 		require.GreaterOrEqual(t, took, 32*time.Second)
 	})

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -54,8 +55,9 @@ func (r *diskSpace) isAmple(bytes int64) bool {
 }
 
 // txn makes one transaction of about that size in bytes. It returns the revision that it
-// made, and whether the comparisons held.
-func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, ops []clientv3.Op) (int64, bool, error) {
+// made, and whether the comparisons held. since is a revision before it; 0 if it may be made
+// twice.
+func (d *Datastore) txn(ctx context.Context, size int, since int64, compares []clientv3.Cmp, ops []clientv3.Op) (int64, bool, error) {
 	if err := d.hasSpace(int64(size)); err != nil {
 		return 0, false, err
 	}
@@ -63,9 +65,11 @@ func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, 
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
 		return revision, made, err
 	}
-	// etcd refuses the transaction with which the database reaches its quota, and yet makes it.
-	if revision, made, failed := d.isMade(ctx, ops); failed != nil || made {
-		return revision, made, failed
+	if since > 0 {
+		// etcd refuses the transaction with which the database reaches its quota, and yet makes it.
+		if revision, failed := d.made(ctx, since, ops); failed != nil || revision > 0 {
+			return revision, failed == nil, failed
+		}
 	}
 	if !d.reclaim(ctx) {
 		return 0, false, err
@@ -73,27 +77,25 @@ func (d *Datastore) txn(ctx context.Context, size int, compares []clientv3.Cmp, 
 	return d.send(ctx, compares, ops)
 }
 
-// isMade reports whether all keys are as the operations make them, and at which revision they are so.
-func (d *Datastore) isMade(ctx context.Context, ops []clientv3.Op) (revision int64, made bool, err error) {
+// made returns the revision after since that has put what the operations put, in one transaction; 0 if there is none.
+func (d *Datastore) made(ctx context.Context, since int64, ops []clientv3.Op) (revision int64, err error) {
+	puts := slices.DeleteFunc(slices.Clone(ops), func(op clientv3.Op) bool { return !op.IsPut() })
 	var reads []clientv3.Op
-	for _, op := range ops {
-		options := []clientv3.OpOption{clientv3.WithLimit(1)}
-		if end := op.RangeBytes(); len(end) > 0 {
-			options = append(options, clientv3.WithRange(string(end)))
-		}
-		reads = append(reads, clientv3.OpGet(string(op.KeyBytes()), options...))
+	for _, op := range puts {
+		reads = append(reads, clientv3.OpGet(string(op.KeyBytes())))
 	}
 	resp, err := d.client.Txn(ctx).Then(reads...).Commit()
 	if err != nil {
-		return 0, false, err
+		return 0, err
 	}
-	for i, op := range ops {
+	for i, op := range puts {
 		has := resp.Responses[i].GetResponseRange().Kvs
-		if op.IsPut() != (len(has) == 1) || op.IsPut() && !bytes.Equal(has[0].Value, op.ValueBytes()) {
-			return 0, false, nil
+		if len(has) == 0 || !bytes.Equal(has[0].Value, op.ValueBytes()) || has[0].ModRevision <= since || revision > 0 && has[0].ModRevision != revision {
+			return 0, nil
 		}
+		revision = has[0].ModRevision
 	}
-	return resp.Header.Revision, true, nil
+	return revision, nil
 }
 
 // send is one call to etcd. For an operation by itself it has a cheaper one.

@@ -53,7 +53,7 @@ func (r *Records) Commit(ctx context.Context, puts map[string][]byte, deletes []
 	d := r.leader.d
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
-	_, made, err := d.txn(ctx, size, []clientv3.Cmp{r.leader.holds()}, ops)
+	_, made, err := d.txn(ctx, size, 0, []clientv3.Cmp{r.leader.holds()}, ops)
 	switch {
 	case err == nil && !made:
 		r.leader.refused.Store(true)

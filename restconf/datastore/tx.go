@@ -215,7 +215,7 @@ func (tx *Tx) commit(ctx context.Context) (Change, bool, error) {
 func (tx *Tx) send(ctx context.Context, ops []clientv3.Op, compares []clientv3.Cmp) (Change, bool, error) {
 	marks, at := tx.marks(time.Now())
 	ops = append(ops, marks...)
-	revision, made, err := tx.d.txn(ctx, tx.size(), compares, ops)
+	revision, made, err := tx.d.txn(ctx, tx.size(), tx.rev, compares, ops)
 	if err != nil {
 		if limit := limitError(err, max(len(compares), len(ops)), tx.size()); limit != nil {
 			return Change{}, false, limit

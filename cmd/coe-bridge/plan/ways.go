@@ -36,7 +36,11 @@ func askedText(w *plan.Way) string {
 	case w.Node.IsValid():
 		at = "node " + w.Node.String()
 	}
-	return fmt.Sprintf("%s/%s", net.JoinHostPort(at, strconv.Itoa(int(w.Port))), w.Protocol)
+	text := fmt.Sprintf("%s/%s", net.JoinHostPort(at, strconv.Itoa(int(w.Port))), w.Protocol)
+	if w.Gateway.IsValid() {
+		text += " by gateway " + w.Gateway.String()
+	}
+	return text
 }
 
 func endpointText(w *plan.Way) string {

@@ -2,6 +2,7 @@ package odl_test
 
 import (
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
@@ -69,6 +70,32 @@ func TestNoLeader(t *testing.T) {
 	heal(t, b, more)
 }
 
+// TestNoLeaderForMany: entries that fail because there is no leader are not refused when there is one and a single one fails again.
+func TestNoLeaderForMany(t *testing.T) {
+	b, first, second := members(t)
+	want := podsOf()
+	for i := range 16 {
+		podOn(want, fmt.Sprintf("ns-%d", i), "pod", 0, i)
+	}
+	for _, f := range []*fake{first, second} {
+		f.Break(failing(func(r *http.Request) bool { return writes(r) && !ofTopology(r) }))
+	}
+	for range 4 {
+		err := b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
+		require.ErrorContains(t, err, "accepts no write")
+	}
+	for _, f := range []*fake{first, second} {
+		f.Break(failing(func(r *http.Request) bool { return writes(r) && strings.Contains(r.URL.Path, "ns-0") }))
+	}
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	require.NotErrorIs(t, b.Write(t.Context(), netvirt.Diff(have, want)), netvirt.ErrRejected)
+	for _, f := range []*fake{first, second} {
+		f.Break(nil)
+	}
+	heal(t, b, want)
+}
+
 // ofTopology matches the requests for the identity, which is in another part of the datastore than the entries.
 func ofTopology(r *http.Request) bool { return strings.Contains(r.URL.Path, "network-topology") }
 
@@ -106,10 +133,11 @@ func TestPartsOfTheDatastore(t *testing.T) {
 
 // TestSlowMember: a member that answers, but needs too long for a whole list, is not left.
 func TestSlowMember(t *testing.T) {
+	t.Parallel()
 	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Oxygen)
 	cfg := first.config(t)
 	cfg.URLs += "," + second.url
-	cfg.ReadTimeout = 50 * time.Millisecond
+	cfg.ReadTimeout = 500 * time.Millisecond
 	b := open(t, cfg)
 	heal(t, b, podsOf("a"))
 	hung := make(chan struct{}, 1000)
@@ -123,7 +151,11 @@ func TestSlowMember(t *testing.T) {
 	second.Requests()
 	watch(t, b)
 	for range 3 { // comparisons
-		<-hung
+		select {
+		case <-hung:
+		case <-time.After(patience):
+			require.Fail(t, "the member is not asked")
+		}
 	}
 	require.Empty(t, second.Requests())
 }

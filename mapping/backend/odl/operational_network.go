@@ -41,7 +41,7 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 		if whole = whole || len(unsure) > fewEntries; whole {
 			err = s.readPorts(ctx, now)
 		} else {
-			now.Keep(before)
+			now.keep(before)
 			err = s.readSome(ctx, now, unsure)
 		}
 	}

@@ -196,8 +196,8 @@ func (v *view) unsure(before *view, awaited []string) []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// Keep copies the state that is not read each time from the view before.
-func (v *view) Keep(before *view) {
+// keep copies the state that is not read each time from the view before.
+func (v *view) keep(before *view) {
 	for name, was := range before.ports {
 		p, found := v.ports[name]
 		p.status = was.status

@@ -77,8 +77,8 @@ func (w *write) fail(o *codec.Operation, err error) error {
 	return nil
 }
 
-// checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept a list that nobody
-// uses either. Then the datastore accepts no write, and the failures are not about the entries.
+// checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept a list as it is
+// either. Then the datastore accepts no write, and the failures are not about the entries.
 func (w *write) checkWritable(ctx context.Context) error {
 	if len(w.failed) == 0 || w.accepted > 0 {
 		return nil

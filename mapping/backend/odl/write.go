@@ -1,6 +1,7 @@
 package odl
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -46,7 +47,7 @@ func (w *write) run(ctx context.Context, changes []netvirt.Change) error {
 			n = len(changes)
 		}
 		if err := w.runOf(ctx, deleting, changes[:n]); err != nil {
-			return err
+			return cmp.Or(w.checkWritable(ctx), err)
 		}
 		changes = changes[n:]
 	}

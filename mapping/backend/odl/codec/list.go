@@ -1,10 +1,9 @@
 // Package codec translates the objects of the model to entries of Netvirt's lists in OpenDaylight's config datastore, and entries to
 // objects. It knows neither RESTCONF nor the state of a controller.
 //
-// Objects are encoded to entries of Netvirt's lists, sometimes several to one entry: an
-// elan-interface contains its static MAC entries, a vpn-interface its adjacencies. An entry
-// is ours if it has our mark (decision 24). No other entry is ever changed. In an entry of ours only the leaves of the model are written: leaves that the controller or
-// an external writer adds (an elan-tag, a learnt adjacency) are neither read nor deleted.
+// Several objects can be in one entry: an elan-interface contains its static MAC entries, a vpn-interface its adjacencies. An entry
+// is ours if it has our mark (decision 24). No other entry is ever changed. In an entry of ours only the leaves of the model are
+// written: leaves that the controller or an external writer adds (an elan-tag, a learnt adjacency) are neither read nor deleted.
 //
 // Netvirt does not forward packets between vpn-instances with a common route target. So a
 // Transit is encoded as a vpn-instance, and the interfaces of all vpn-instances with this

@@ -125,7 +125,7 @@ func (m *Mirror) putNetwork(u Unit, e Entry) {
 	}
 }
 
-// managementPorts returns the managementPorts.
+// managementPorts returns the units of the management ports.
 func (m *Mirror) managementPorts() (all []Unit) {
 	for u := range m.units {
 		if u.Kind == netvirt.KindManagementPort {
