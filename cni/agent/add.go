@@ -100,9 +100,15 @@ func (a *Agent) reaches(ctx context.Context, r *uplink.Record) error {
 		return fmt.Errorf("node %s is not connected to physical network %s: start its agent with --physical-bridge %s=BRIDGE, or keep the pods of namespace %s off the node",
 			r.Node, r.Physical, r.Physical, r.Namespace)
 	}
+	if r.Node != a.cfg.Physical.Node.String() {
+		return fmt.Errorf("node %s is %s in the bridge, which gives physical network %s the latter name: start the agent with that address", a.cfg.Physical.Node, r.Node, r.Physical)
+	}
 	bridges, err := a.cfg.Switch.Bridges(ctx)
-	if _, exists := bridges[bridge]; err != nil || exists {
+	if err != nil {
 		return err
+	}
+	if _, exists := bridges[bridge]; exists {
+		return a.cfg.Switch.MapPhysical(ctx, a.cfg.Physical)
 	}
 	return fmt.Errorf("node %s has no bridge %s for physical network %s: run ovs-vsctl add-br %s -- add-port %s NIC there, with the NIC of the network",
 		r.Node, bridge, r.Physical, bridge, bridge)

@@ -47,6 +47,9 @@ func (s *Switch) remap(ctx context.Context, replaces func(network string) bool, 
 	if err != nil {
 		return err
 	}
+	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" && len(now) > 0 {
+		return fmt.Errorf("%s has precedence over %s, and is not changed: move its value to %s", own, keyMappings, keyMappings)
+	}
 	var kept, before []string // before: the mappings that are replaced
 	for mapping := range strings.SplitSeq(settings[keyMappings], ",") {
 		switch network, _, _ := strings.Cut(mapping, ":"); {
@@ -61,9 +64,6 @@ func (s *Switch) remap(ctx context.Context, replaces func(network string) bool, 
 		return nil
 	}
 	all := append(kept, now...)
-	if own := keyMappings + "-" + settings["system-id"]; settings[own] != "" {
-		return fmt.Errorf("%s has precedence over %s, and is not changed: move its value to %s", own, keyMappings, keyMappings)
-	}
 	return s.change(ctx, keyMappings, settings[keyMappings], strings.Join(all, ","))
 }
 

@@ -164,7 +164,7 @@ func (r Range) has(p dhcppool.Pool) bool {
 		return true
 	}
 	_, namespace, err := netvirt.ParseELANName(p.Network)
-	return err == nil && namespace == r.Namespace
+	return err == nil && r.Namespace != "" && namespace == r.Namespace
 }
 
 // NodeAddresses returns all addresses of nodes, with the node of each.

@@ -23,8 +23,9 @@ func SetPhysical(nodes *ipam.NodesConfig, all coe.PhysicalNetworks, pools []dhcp
 		}
 	}
 	nodes.Physical = all
+	physical := slices.DeleteFunc(nodes.Ranges(), func(r ipam.Range) bool { return r.Namespace == "" })
 	for _, pool := range pools {
-		if err := nodes.Ranges().Refuse(pool); err != nil {
+		if err := physical.Refuse(pool); err != nil {
 			return fmt.Errorf("--pool: %w, whose pods are elsewhere: choose another pool, or another subnet", err)
 		}
 	}
