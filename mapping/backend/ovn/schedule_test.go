@@ -81,7 +81,8 @@ func runSchedule(t *testing.T, layout ovn.Layout, seed uint64) {
 }
 
 // withoutLeftBindings leaves out the rows of Static_MAC_Binding that are not wanted. If an external writer deletes the port of a pod with
-// an address of no pool, and the pod goes before the next read, its binding stays: the table has no external_ids.
+// an address of no pool, and the pod goes before the next read, its binding stays until another pod has the address, or the gateway
+// goes: the table has no external_ids.
 func withoutLeftBindings(have, want string) string {
 	var kept strings.Builder
 	for line := range strings.Lines(have) {

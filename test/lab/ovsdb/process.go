@@ -114,19 +114,38 @@ func (p *Process) Restart() error {
 		return fmt.Errorf("start ovsdb-server: %w; install the Debian package openvswitch-switch", err)
 	}
 	p.proc = proc
-	return p.listens()
+	return p.answers()
 }
 
-// listens waits until the server accepts connections.
-func (p *Process) listens() error {
+// ask sends the server a request, and waits for the answer.
+func (p *Process) ask(ctx context.Context) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	deadline, _ := ctx.Deadline()
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	if _, err := conn.Write([]byte(`{"method":"list_dbs","params":[],"id":0}`)); err != nil {
+		return err
+	}
+	_, err = conn.Read(make([]byte, 1))
+	return err
+}
+
+// answers waits until the server answers. The server of Open vSwitch 3.5 accepts connections before it reads its database, and
+// ends if it refuses the data.
+func (p *Process) answers() error {
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
-		conn, err := net.Dial("unix", p.socket())
+		err := p.ask(ctx)
 		if err == nil {
-			return conn.Close()
+			return nil
 		}
 		if p.hasEnded() {
 			return fmt.Errorf("start ovsdb-server: it has ended: %w", err)
