@@ -1,9 +1,9 @@
-// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. The leader is killed, while pods come and go.
+// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. Members are frozen, and killed and started again,
+// while pods come and go.
 package odlcluster
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +28,8 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	require.NoError(t, err)
 	w := &world{t: t, lab: lab, members: members}
 	w.step("pods are plugged in, and all reach all", w.testPods)
-	w.step("the leader is killed", w.testKilled)
+	w.step("the leader is frozen for a minute", w.testFrozen)
+	w.step("the leader is killed, and started again", w.testKilled)
 	w.step("pods are unplugged", w.testUnplugged)
 }
 
@@ -42,20 +43,42 @@ func (w *world) testPods() {
 	w.logMemory()
 }
 
-// testKilled kills the member that leads the shard with the entries of the bridge. The packets of running pods go on. A new pod is
-// plugged in, and another one goes.
+// testFrozen freezes the member that leads the shard with the entries of the bridge. Its connections stay open. New pods are plugged in
+// meanwhile and afterwards.
+func (w *world) testFrozen() {
+	leader := w.leader()
+	w.flow(longestGap, func() {
+		require.NoError(w.t, leader.Process().Stop())
+		w.away = leader
+		thawed := make(chan error, 1)
+		time.AfterFunc(frozenFor, func() { thawed <- leader.Process().Cont() })
+		written := w.startScript()
+		w.requireNewPod()
+		written()
+		require.NoError(w.t, <-thawed)
+		w.away = nil
+		w.requireNewPod()
+		w.unplugLast()
+	})
+	w.requireWhole()
+}
+
+// testKilled kills the member that leads the shard. The packets of running pods go on. A new pod is plugged in, and another one goes. The
+// member comes back.
 func (w *world) testKilled() {
 	leader := w.leader()
-	w.flow(func() {
+	w.flow(longestGap, func() {
 		require.NoError(w.t, leader.Kill())
 		written := w.startScript()
 		w.requireNewPod()
 		written()
-		w.unplug(w.pods[2])
-		w.pods = slices.Delete(w.pods, 2, 3)
+		w.unplugLast()
+		w.awaitConnections(len(w.members) - 1)
+		w.requireAll()
+		require.NoError(w.t, leader.Start(w.t.Context()))
+		w.requireNewPod()
 	})
-	w.awaitConnections(len(w.members) - 1)
-	w.requireAll()
+	w.requireWhole()
 }
 
 // testUnplugged unplugs and deletes all pods. The datastore has nothing of them.

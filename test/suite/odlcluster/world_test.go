@@ -29,6 +29,8 @@ const (
 	afterFault = 4 * time.Minute
 	// longestGap is the longest time for which pods that run may lose packets while members come and go.
 	longestGap = 10 * time.Second
+	// frozenFor is the time for which a member is frozen.
+	frozenFor = time.Minute
 )
 
 // world is a cluster with a bridge, two hosts, and the pods that are plugged in.
@@ -36,6 +38,7 @@ type world struct {
 	t       *testing.T
 	lab     *odlpods.Lab
 	members []*odl.Controller
+	away    *odl.Controller // the member that is frozen; nil if none is
 	pods    []odlpods.Plugged
 	count   int // of all pods
 }
@@ -76,6 +79,14 @@ func (w *world) plug(p odlpods.Pod) odlpods.Plugged {
 	return plugged
 }
 
+// unplugLast unplugs and deletes the pod that was plugged in last.
+func (w *world) unplugLast() {
+	w.t.Helper()
+	last := len(w.pods) - 1
+	w.unplug(w.pods[last])
+	w.pods = w.pods[:last]
+}
+
 func (w *world) unplug(p odlpods.Plugged) {
 	w.t.Helper()
 	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
@@ -100,6 +111,13 @@ func (w *world) requireAll() {
 	w.await("nothing is doubled", func(ctx context.Context) error { return w.hasOnly(ctx) })
 }
 
+// requireWhole requires that each switch is connected to all members, and what requireAll does.
+func (w *world) requireWhole() {
+	w.t.Helper()
+	w.awaitConnections(len(w.members))
+	w.requireAll()
+}
+
 // requireNewPod plugs a pod in, which reaches another one, and logs how long this takes.
 func (w *world) requireNewPod() {
 	w.t.Helper()
@@ -116,8 +134,9 @@ var resident = regexp.MustCompile(`(?m)^VmRSS.*$`)
 // answered matches a line of ping about an answer.
 var answered = regexp.MustCompile(`^\[(\d+\.\d+)\] .*icmp_seq=(\d+)`)
 
-// flow sends pings from the first pod to the second, which is on the other host, while do runs. It logs what was lost.
-func (w *world) flow(do func()) {
+// flow sends pings from the first pod to the second, which is on the other host, while do runs. It logs what was lost, and requires that
+// an answer comes at least once in a time.
+func (w *world) flow(most time.Duration, do func()) {
 	w.t.Helper()
 	name := "flow" + strconv.Itoa(w.count)
 	flow, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
@@ -148,7 +167,7 @@ func (w *world) flow(do func()) {
 	}
 	w.t.Logf("running pods: %d of %d packets lost, and none answered for %.1f s at most", number-got, number, gap)
 	require.NotZero(w.t, got)
-	require.Less(w.t, time.Duration(gap*float64(time.Second)), longestGap)
+	require.Less(w.t, time.Duration(gap*float64(time.Second)), most)
 }
 
 func (w *world) leader() *odl.Controller {
@@ -189,9 +208,9 @@ func (w *world) awaitConnections(n int) {
 	})
 }
 
-// running returns a member that runs.
+// running returns a member that runs with the others.
 func (w *world) running() *odl.Controller {
-	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil })]
+	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil && c != w.away })]
 }
 
 // startScript writes an entry directly, as often as the cluster does not accept it, and logs how long that takes. The result
