@@ -137,6 +137,14 @@ func together(all []*Controller, f func(*Controller) error) error {
 // Name returns the name of the controller in its cluster, which is also the name of its namespace in the lab.
 func (c *Controller) Name() string { return c.name }
 
+// RestartCluster kills all members, and starts them at the same time, with their datastores.
+func RestartCluster(ctx context.Context, members []*Controller) error {
+	if err := together(members, (*Controller).Kill); err != nil {
+		return err
+	}
+	return together(members, func(c *Controller) error { return c.Start(ctx) })
+}
+
 // Leader returns the member that leads a shard, as the logs of the members say: the one that became its leader last, and runs.
 func Leader(members []*Controller, shard string) (*Controller, error) {
 	var (

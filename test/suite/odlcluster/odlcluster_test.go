@@ -1,5 +1,5 @@
-// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. Members are frozen, and killed and started again,
-// while pods come and go.
+// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. Members are frozen, killed and restarted, while pods
+// come and go.
 package odlcluster
 
 import (
@@ -30,6 +30,7 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	w.step("pods are plugged in, and all reach all", w.testPods)
 	w.step("the leader is frozen for a minute", w.testFrozen)
 	w.step("the leader is killed, and started again", w.testKilled)
+	w.step("all members are restarted", w.testRestarted)
 	w.step("pods are unplugged", w.testUnplugged)
 }
 
@@ -77,6 +78,16 @@ func (w *world) testKilled() {
 		w.requireAll()
 		require.NoError(w.t, leader.Start(w.t.Context()))
 		w.requireNewPod()
+	})
+	w.requireWhole()
+}
+
+// testRestarted kills all members, and starts them with their datastores.
+func (w *world) testRestarted() {
+	w.flow(longestGap, func() {
+		require.NoError(w.t, odl.RestartCluster(w.t.Context(), w.members))
+		w.requireNewPod()
+		w.unplugLast()
 	})
 	w.requireWhole()
 }
