@@ -33,6 +33,7 @@ type client struct {
 	mu      sync.Mutex
 	refused login // the last credentials that were refused
 	until   time.Time
+	toWrite bool // they were refused for a write
 }
 
 func newClient(cfg *Config, log *slog.Logger) (*client, error) {
@@ -99,10 +100,10 @@ func (c *client) send(ctx context.Context, q request, read func(io.Reader) error
 	defer func() { _ = raw.Body.Close() }()
 	if raw.StatusCode/100 != 2 {
 		err := readError(q.method, raw.Request.URL.Path, raw)
-		c.recordLogin(who, err)
+		c.recordLogin(who, q.method != http.MethodGet, err)
 		return err
 	}
-	c.recordLogin(who, nil)
+	c.recordLogin(who, q.method != http.MethodGet, nil)
 	limit := c.answerBytes
 	if q.small || read == nil {
 		limit = min(limit, smallAnswer)
@@ -165,16 +166,19 @@ func (c *client) login() (login, error) {
 	return who, nil
 }
 
-// recordLogin records whether the controller accepts the credentials. It logs a refusal once.
-func (c *client) recordLogin(who login, err error) {
+// recordLogin records whether the controller accepts the credentials. It logs a refusal once. Credentials that it refuses for a write
+// can be good for reads, so only an accepted write ends that.
+func (c *client) recordLogin(who login, writes bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !errors.Is(err, errUnauthorized) {
-		c.refused, c.until = login{}, time.Time{}
+		if writes || !c.toWrite {
+			c.refused, c.until, c.toWrite = login{}, time.Time{}, false
+		}
 		return
 	}
 	if c.until.IsZero() || c.refused != who {
 		c.log.Error("OpenDaylight refuses the bridge; nothing is read or written until it accepts the credentials", "user", who.user, "err", err)
 	}
-	c.refused, c.until = who, time.Now().Add(unauthorizedPause)
+	c.refused, c.until, c.toWrite = who, time.Now().Add(unauthorizedPause), writes
 }
