@@ -211,8 +211,9 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		}
 		b.forgetOld()
 		w := &write{
-			session: s, backend: b, mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[codec.Unit]bool{}, lateHeads: map[netvirt.Key]bool{},
+			session: s, backend: b, begun: time.Now(), mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[codec.Unit]bool{}, lateHeads: map[netvirt.Key]bool{},
 		}
+		defer w.end()
 		if err := w.run(ctx, changes); err != nil {
 			return err
 		}

@@ -14,10 +14,11 @@ import (
 // caller of Write repeats them; others do not wait for them. After a time they are made in any case: the state may
 // never go.
 
-// forgetAfter is the time after which a postponed operation counts as a new one, if nobody has repeated it.
+// forgetAfter is the time between two writes after which a postponed operation counts as a new one, if nobody has repeated it. How long
+// the writes take does not count: the network may be slow, and the operations wait for it.
 const forgetAfter = 10 * time.Second
 
-// postponement is when an operation was postponed first and last, and until when it may be.
+// postponement is when the last write that postponed an operation ended, and until when it may be postponed.
 type postponement struct{ last, until time.Time }
 
 // mayPostpone reports whether an operation may wait longer, which is one of n. It may wait for a time since it was postponed first.
@@ -26,7 +27,7 @@ func (w *write) mayPostpone(o *codec.Operation, limit time.Duration, n int) bool
 	defer w.mu.Unlock()
 	now := time.Now()
 	p, found := w.backend.postponed[placeOf(o)]
-	if !found || now.Sub(p.last) > forgetAfter {
+	if !found || w.begun.Sub(p.last) > forgetAfter {
 		p.until = now.Add(limit + time.Duration(n)*renewEach)
 	}
 	if now.After(p.until) {
@@ -68,6 +69,18 @@ func (w *write) needsLate(o *codec.Operation) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.lateUnits[o.Unit] || slices.ContainsFunc(o.Refs, func(ref netvirt.Key) bool { return w.lateHeads[ref] })
+}
+
+// end records when the write has ended, for the operations that it has postponed.
+func (w *write) end() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, o := range w.late {
+		if p, found := w.backend.postponed[placeOf(o)]; found {
+			p.last = time.Now()
+			w.backend.postponed[placeOf(o)] = p
+		}
+	}
 }
 
 // deferred returns the error that names the changes of postponed operations, with what the datastore has of them.
@@ -213,7 +226,7 @@ func (w *write) renewed(ctx context.Context, l int, change, create []*codec.Oper
 		p, waited := w.backend.postponed[placeOf(o)]
 		delete(w.backend.postponed, placeOf(o))
 		w.mu.Unlock()
-		if !waited || time.Since(p.last) > forgetAfter {
+		if !waited || w.begun.Sub(p.last) > forgetAfter {
 			changed = append(changed, o)
 			continue
 		}

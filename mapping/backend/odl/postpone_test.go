@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -66,6 +67,33 @@ func TestOthersDoNotWait(t *testing.T) {
 			agree(t, b, want)
 		})
 	}
+}
+
+// TestNeverGone: a deletion that waits for Netvirt is made after a time, also if each write takes longer than the time after which it
+// would be forgotten.
+func TestNeverGone(t *testing.T) {
+	t.Parallel()
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Timeout, cfg.ReadTimeout = time.Minute, time.Minute
+	b := open(t, cfg)
+	was, want := podsOf("a", "b"), podsOf("a")
+	write(t, b, was)
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.Contains(r.URL.Path, "elan-state") {
+			return false
+		}
+		<-time.After(11 * time.Second)
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = fmt.Fprint(w, `{"elan":[{"name":"192.168.33.10:b","elan-interfaces":["b:pod-1"]}]}`)
+		return true
+	})
+	writes := 1
+	for isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, want))) {
+		writes++
+		require.LessOrEqual(t, writes, 3)
+	}
+	agree(t, b, want)
 }
 
 // TestWantedAgain: a pod whose deletion waits for Netvirt, and that is wanted again under its name, waits too. Its interface is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -14,6 +15,7 @@ import (
 type write struct {
 	*session
 	backend *Backend
+	begun   time.Time
 	share   int // maximum number of concurrent requests for one list
 
 	mu       sync.Mutex
