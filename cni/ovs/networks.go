@@ -63,8 +63,8 @@ func (s *Switch) remap(ctx context.Context, replaces func(network string) bool, 
 	if slices.Equal(slices.Sorted(slices.Values(before)), slices.Sorted(slices.Values(now))) { // other programs may change their order
 		return nil
 	}
-	all := append(kept, now...)
-	return s.change(ctx, keyMappings, settings[keyMappings], strings.Join(all, ","))
+	kept = append(kept, now...)
+	return s.change(ctx, keyMappings, settings[keyMappings], strings.Join(kept, ","))
 }
 
 // GatewayNetwork is the network of gateways in OVN, which the OVN backend names too.
