@@ -101,13 +101,13 @@ test: deps kube odl ovn ## run all tests on real programs, except those of make 
 # vets them. TestSchedules resets connections while libovsdb 0.8.1 makes them, which races in there (Connect adds to a WaitGroup
 # while the end of the connection waits for it): test-plain runs it.
 test-race:
-	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 25m -skip '^TestSchedules$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
+	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 40m -skip '^TestSchedules$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
 	CGO_ENABLED=1 go test -race -vet=off -short ./cni/agent
 	CGO_ENABLED=1 go test -race -vet=off -run InProcess ./cni/agent
 
 test-plain: test-oxygen
 	$(MAKE) test-ovn OVN=25.03
-	go test -vet=off -p 2 -timeout 25m $(PLAIN)
+	go test -vet=off -p 2 -timeout 40m $(PLAIN)
 	go test -vet=off -p 2 -run 'Conformance|^TestSchedules$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
 
 test-oxygen:
