@@ -70,7 +70,7 @@ func TestNoLeader(t *testing.T) {
 	heal(t, b, more)
 }
 
-// TestNoLeaderForMany: entries that fail because there is no leader are not refused when there is one and a single one fails again.
+// TestNoLeaderForMany: the backend does not count failures of entries while there is no leader. It rejects nothing after the election.
 func TestNoLeaderForMany(t *testing.T) {
 	b, first, second := members(t)
 	want := podsOf()
