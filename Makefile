@@ -178,8 +178,12 @@ bench-edge: deps kube
 bench-ovn: deps
 	go run ./test/bench/ovn
 
+# bench-scale: print what clusters of 100, 300 and 1,000 nodes cost each program, SIZES=100 one of them (root; half an hour)
+bench-scale: deps
+	go run ./test/bench/scale $(if $(SIZES),-only $(SIZES))
+
 # bench-odl: print the figures of the OpenDaylight backend, on a real one (root)
 bench-odl: deps odl
 	go run ./test/bench/odl
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-odl check lint deps kube odl ovn clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean

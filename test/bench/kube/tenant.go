@@ -98,7 +98,7 @@ func hostileService(namespaces, ports, external int) func(int) corev1.Service {
 	return func(i int) corev1.Service {
 		s := corev1.Service{ObjectMeta: synthapi.Meta(metav1.ObjectMeta{
 			Name: longest("s", i, 63), Namespace: kube.Namespace(i % namespaces),
-		}, serviceUID, i)}
+		}, "8004", i)}
 		s.Spec.Type = corev1.ServiceTypeClusterIP
 		s.Spec.ClusterIP = netip.AddrFrom4([4]byte{10, 96, byte(1 + i/250), byte(1 + i%250)}).String()
 		s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
@@ -126,7 +126,7 @@ func hostileSlice(namespaces, services, endpoints, ports int) func(int) discover
 			ObjectMeta: synthapi.Meta(metav1.ObjectMeta{
 				Name: longest("e", i, 253), Namespace: kube.Namespace(service % namespaces),
 				Labels: map[string]string{discoveryv1.LabelServiceName: longest("s", service, 63)},
-			}, sliceUID, i),
+			}, "8005", i),
 			AddressType: discoveryv1.AddressTypeIPv4,
 		}
 		for n := range endpoints {

@@ -170,6 +170,9 @@ func (c *Cluster) Endpoints() []string {
 	return all
 }
 
+// Dir returns the folder with the data of the members.
+func (c *Cluster) Dir() string { return c.dir }
+
 // Client returns a client of the whole cluster. The caller closes it.
 func (c *Cluster) Client() (*clientv3.Client, error) {
 	cfg := clientv3.Config{Endpoints: c.Endpoints(), Logger: zap.NewNop()}
@@ -231,6 +234,9 @@ func (m *Member) Start() error {
 
 // Signal sends a running member a signal.
 func (m *Member) Signal(s syscall.Signal) error { return m.process.Signal(s) }
+
+// PID returns the process ID of a running member.
+func (m *Member) PID() int { return m.process.PID() }
 
 // Kill ends a member with SIGKILL if it runs, and waits for it.
 func (m *Member) Kill() {

@@ -1,4 +1,4 @@
-// Package nbrows reads and writes rows of an OVN northbound database without a client library, as a reference for measurements.
+// Package nbrows reads and writes rows of OVN's databases without a client library, as a reference for measurements.
 package nbrows
 
 import (
@@ -15,14 +15,25 @@ func All(op, table string) map[string]any {
 	return map[string]any{"op": op, "table": table, "where": []any{}}
 }
 
+// The names of OVN's databases.
+const (
+	Northbound = "OVN_Northbound"
+	Southbound = "OVN_Southbound"
+)
+
 // Transact makes a transaction in the northbound database at endpoint, and returns the results.
-func Transact(ctx context.Context, endpoint string, ops ...any) (results []json.RawMessage, err error) {
+func Transact(ctx context.Context, endpoint string, ops ...any) ([]json.RawMessage, error) {
+	return TransactIn(ctx, endpoint, Northbound, ops...)
+}
+
+// TransactIn is Transact for a database with a name.
+func TransactIn(ctx context.Context, endpoint, database string, ops ...any) (results []json.RawMessage, err error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, "unix", strings.TrimPrefix(endpoint, "unix:"))
 	if err != nil {
 		return nil, fmt.Errorf("write bare rows: %w", err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	request := map[string]any{"method": "transact", "id": 0, "params": append([]any{"OVN_Northbound"}, ops...)}
+	request := map[string]any{"method": "transact", "id": 0, "params": append([]any{database}, ops...)}
 	if err := json.NewEncoder(conn).Encode(request); err != nil {
 		return nil, fmt.Errorf("write bare rows: %w", err)
 	}

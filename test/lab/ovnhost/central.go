@@ -95,6 +95,9 @@ func (d *Database) create(ctx context.Context) error {
 	return nil
 }
 
+// File returns the path of the file to which the server appends each transaction.
+func (d *Database) File() string { return d.file }
+
 // Wipe restarts the server with an empty database.
 func (d *Database) Wipe(ctx context.Context) error {
 	if err := d.Kill(); err != nil {

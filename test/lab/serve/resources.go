@@ -10,6 +10,9 @@ import (
 // settle is the time after a start in which a bridge returns the memory of the start.
 const settle = 5 * time.Second
 
+// PID returns the process ID of the bridge.
+func (p *Process) PID() int { return p.child.PID() }
+
 // Resident returns the resident memory of the bridge in bytes.
 func (p *Process) Resident() (float64, error) { return child.Memory(p.child.PID(), "VmRSS:") }
 

@@ -2,6 +2,7 @@ package synthapi
 
 import (
 	"fmt"
+	"net/netip"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -127,4 +128,25 @@ func (a *API) Pod(l kube.PodLoad, i int) corev1.Pod {
 	p.Status.Phase = corev1.PodRunning
 	p.Annotations = a.Annotations(p.Namespace, p.Name)
 	return p
+}
+
+// Service returns the service with a number of a load, with a cluster address from 10.96.0.0/12.
+func Service(l kube.ServiceLoad, i int) corev1.Service {
+	s := l.Service(i)
+	s.ObjectMeta = Meta(s.ObjectMeta, "8004", i)
+	s.Spec.Type = corev1.ServiceTypeClusterIP
+	s.Spec.ClusterIP = netip.AddrFrom4([4]byte{10, 96, byte(1 + i/250), byte(1 + i%250)}).String()
+	s.Spec.ClusterIPs = []string{s.Spec.ClusterIP}
+	s.Spec.Ports[0].Protocol = corev1.ProtocolTCP
+	return *s
+}
+
+// EndpointSlice returns the endpoints of the service with a number of a load.
+func EndpointSlice(l kube.ServiceLoad, i int) discoveryv1.EndpointSlice {
+	e := l.Slice(i, 0)
+	e.ObjectMeta = Meta(e.ObjectMeta, "8005", i)
+	for p := range e.Ports {
+		e.Ports[p].Protocol = new(corev1.ProtocolTCP)
+	}
+	return *e
 }

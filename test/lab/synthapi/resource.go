@@ -23,6 +23,7 @@ type Resource[T any] struct {
 
 	mu      sync.Mutex
 	count   int
+	gone    map[int]bool // deleted by Delete
 	watches map[chan []byte]struct{}
 }
 
@@ -31,7 +32,7 @@ const backlog = 1 << 12
 
 // Add adds a resource with n objects to an API. object makes the object with a number.
 func Add[T any](a *API, k Kind[T], n int, object func(i int) T) *Resource[T] {
-	r := &Resource[T]{api: a, kind: k, object: object, count: n, watches: map[chan []byte]struct{}{}}
+	r := &Resource[T]{api: a, kind: k, object: object, count: n, gone: map[int]bool{}, watches: map[chan []byte]struct{}{}}
 	a.mux.HandleFunc("GET "+k.Path, r.get)
 	return r
 }
@@ -56,7 +57,9 @@ func (r *Resource[T]) get(w http.ResponseWriter, request *http.Request) {
 	}
 	items := make([]T, 0, to-from)
 	for i := from; i < to; i++ {
-		items = append(items, r.object(i))
+		if !r.isGone(i) {
+			items = append(items, r.object(i))
+		}
 	}
 	w.Header().Set("Content-Type", protobufMedia)
 	if err := r.api.encoder.Encode(r.kind.List(meta, items), w); err != nil {
@@ -101,6 +104,20 @@ func (r *Resource[T]) AwaitWatch(ctx context.Context) error {
 
 // Modify sends the object with a number, which has changed, to all watches.
 func (r *Resource[T]) Modify(i int) error { return r.send(watch.Modified, i, i+1) }
+
+// Delete deletes the object with a number. Its number is not used again.
+func (r *Resource[T]) Delete(i int) error {
+	r.mu.Lock()
+	r.gone[i] = true
+	r.mu.Unlock()
+	return r.send(watch.Deleted, i, i+1)
+}
+
+func (r *Resource[T]) isGone(i int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.gone[i]
+}
 
 // Resize changes the number of objects. The events of all new or deleted objects are sent at once.
 func (r *Resource[T]) Resize(n int) error {
