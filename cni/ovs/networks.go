@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
@@ -78,7 +77,7 @@ func (s *Switch) GatewayConnected(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	bridges, err := s.Bridges(ctx)
-	return slices.ContainsFunc(bridges[bridge].Ports, func(port string) bool { return strings.HasPrefix(port, "patch-gateway:outside:") }), err
+	return slices.ContainsFunc(bridges[bridge].Ports, func(port string) bool { return strings.HasPrefix(port, patchOfGateway) }), err
 }
 
 // keyGatewayNIC names the NIC that has joined its bridge for a gateway alone.
@@ -138,32 +137,27 @@ func (s *Switch) change(ctx context.Context, key, before, now string) error {
 	return err
 }
 
-// unusedTimeout bounds AwaitUnused: ovn-controller removes no ports in its first 10 s.
-const unusedTimeout = 30 * time.Second
+// patchOfGateway begins the names of the ports with which ovn-controller connects the bridge of GatewayNetwork.
+const patchOfGateway = "patch-gateway:outside:"
 
-// AwaitUnused waits until a bridge has only the ports of its own link and of its NIC. ovn-controller removes
-// the ports to other bridges when no network has the bridge.
-func (s *Switch) AwaitUnused(ctx context.Context, bridge string) error {
-	ctx, cancel := context.WithTimeout(ctx, unusedTimeout)
-	defer cancel()
-	for {
-		bridges, err := s.Bridges(ctx)
-		if err != nil {
-			return err
-		}
-		b := bridges[bridge]
-		others := slices.DeleteFunc(b.Ports, func(port string) bool { return port == bridge || port == b.NIC })
-		if len(others) == 0 {
-			return nil
-		}
-		err = s.await(ctx, others[0], func(one *session) error {
-			if row, err := one.iface(others[0]); err != nil || row == nil {
+// Disconnect removes the ports with which ovn-controller has connected a bridge that GatewayNetwork had. ovn-controller removes them
+// itself, but not before it has run for a while. It is an error if the bridge then has other ports than that of its own link and its NIC.
+func (s *Switch) Disconnect(ctx context.Context, bridge string) error {
+	bridges, err := s.Bridges(ctx)
+	if err != nil {
+		return err
+	}
+	b := bridges[bridge]
+	for _, port := range b.Ports {
+		switch {
+		case port == bridge || port == b.NIC:
+		case strings.HasPrefix(port, patchOfGateway):
+			if err := s.deletePort(ctx, bridge, b.NIC, port); err != nil {
 				return err
 			}
-			return fmt.Errorf("bridge %s still has port %s: check that ovn-controller runs, or remove the port", bridge, others[0])
-		})
-		if err != nil {
-			return err
+		default:
+			return fmt.Errorf("bridge %s still has port %s: remove the port, or the network of OVN that has the bridge", bridge, port)
 		}
 	}
+	return nil
 }

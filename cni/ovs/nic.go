@@ -157,20 +157,25 @@ func (s *Switch) AddNIC(ctx context.Context, bridge, nic string) error {
 // DeleteNIC removes a NIC from its bridge, and does not wait for the switch, which possibly does not run yet. It is
 // not an error if the NIC is not there.
 func (s *Switch) DeleteNIC(ctx context.Context, bridge, nic string) error {
+	return s.deletePort(ctx, bridge, nic, nic)
+}
+
+// deletePort removes a port from the bridge of a NIC, as DeleteNIC does.
+func (s *Switch) deletePort(ctx context.Context, bridge, nic, port string) error {
 	one, err := s.session(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, nic)
+	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, port)
 	found, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err == nil && len(found[0].Rows) == 1 {
 		uuid, _ := found[0].Rows[0]["_uuid"].(ovsdb.UUID)
 		_, err = one.transact(ctx, bridgeOf(bridge, nic), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationDelete, uuids(uuid.GoUUID)))
 	}
 	if err != nil {
-		return fmt.Errorf("remove NIC %s from bridge %s: %w", nic, bridge, err)
+		return fmt.Errorf("remove port %s from bridge %s: %w", port, bridge, err)
 	}
 	return nil
 }

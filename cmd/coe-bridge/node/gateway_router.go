@@ -408,7 +408,7 @@ func (r *gatewayRouter) remove(ctx context.Context) (steps []string, err error) 
 	}
 	bridge := nic.BridgeOf(reserved)
 	if !r.flags.dryRun {
-		if err := r.vswitch.AwaitUnused(ctx, bridge); err != nil {
+		if err := r.vswitch.Disconnect(ctx, bridge); err != nil {
 			return steps, err
 		}
 		left, err := r.release(ctx, reserved)
