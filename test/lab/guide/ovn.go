@@ -19,13 +19,21 @@ func EncryptOVN(ctx context.Context, lab *ovnhost.Lab, certificates string) erro
 		return err
 	}
 	for _, h := range lab.Hosts {
-		err := onMachine(ctx, "chassis", filepath.Join(certificates, "nodes", h.Name),
-			"OVS_RUNDIR="+h.Dir, "NODE="+h.Name, "ADDRESS="+h.Address.String(), "OVN="+ovnhost.Central.String())
-		if err != nil {
-			return fmt.Errorf("host %s: %w", h.Name, err)
+		if err := Chassis(ctx, h, certificates); err != nil {
+			return err
 		}
 	}
 	return lab.Sync(ctx)
+}
+
+// Chassis configures a host as the guide says. certificates is the directory of deploy/ovn-certificates.
+func Chassis(ctx context.Context, h *ovnhost.Host, certificates string) error {
+	err := onMachine(ctx, "chassis", filepath.Join(certificates, "nodes", h.Name),
+		"OVS_RUNDIR="+h.Dir, "NODE="+h.Name, "ADDRESS="+h.Address.String(), "OVN="+ovnhost.Central.String())
+	if err != nil {
+		return fmt.Errorf("host %s: %w", h.Name, err)
+	}
+	return nil
 }
 
 // onMachine runs the commands of a kind, with another directory as /etc/ovn.

@@ -1,0 +1,88 @@
+// Package ovncluster tests the bridge with OVN's databases on three machines, as docs/kubernetes.md installs them. Machines are killed,
+// cut off and replaced, while pods come and go.
+package ovncluster
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
+
+// TestMachines: while a machine with databases is away, new pods get their network, and running pods lose no packet.
+func TestMachines(t *testing.T) {
+	w := start(t)
+	w.step("pods reach each other", w.testPods)
+	w.step("trace knows all stages", w.testStages)
+	w.step("the machine that leads the southbound database is killed", w.testKilled)
+	w.step("a machine is cut off", w.testCutOff)
+	w.step("a machine is replaced", w.testReplaced)
+	w.step("all machines are killed", w.testAllKilled)
+}
+
+func (w *world) testPods() {
+	w.plug("host1")
+	w.plug("host2")
+	w.requireOnly()
+}
+
+// testStages: the bridge reads the southbound database with the rights of a chassis.
+func (w *world) testStages() {
+	w.await("the pod is bound", func(ctx context.Context) error {
+		said, err := w.ask(ctx, "trace", strings.ReplaceAll(w.pods[0].Name, ":", "/"))
+		if err == nil && (!strings.Contains(said, "translated") || !strings.Contains(said, "bound")) {
+			err = fmt.Errorf("%s", said)
+		}
+		return err
+	})
+}
+
+// changes requires that a pod comes while a fault lasts, that another one comes when it has ended, and that both go. They are on a host
+// of their own: the userspace datapath of Open vSwitch can lose a packet when it gets a port while the machine is busy.
+func (w *world) changes(begin, end func()) {
+	w.keepsPackets(func() {
+		begin()
+		w.plug("host3")
+		end()
+		w.plug("host3")
+		w.unplug()
+		w.unplug()
+		w.requireOnly()
+	})
+}
+
+func (w *world) testKilled() {
+	m := w.leader(southbound)
+	w.changes(m.kill, m.start)
+}
+
+// testCutOff takes down the link of the machine that leads the southbound database. Its clients hear nothing.
+func (w *world) testCutOff() {
+	m := w.leader(southbound)
+	w.changes(func() { m.cutOff(true) }, func() { m.cutOff(false) })
+}
+
+// testReplaced kills a machine, removes it from the clusters, and starts it without data.
+func (w *world) testReplaced() {
+	m, other := w.machines[0], w.machines[1]
+	w.changes(func() { m.kill(); other.remove(m) }, func() {
+		m.configure(other, w.machines[2], m)
+		m.start()
+	})
+}
+
+func (w *world) testAllKilled() {
+	w.changes(func() {
+		for _, m := range w.machines {
+			m.kill()
+		}
+		for _, m := range w.machines {
+			m.start()
+		}
+	}, func() {})
+}

@@ -1,0 +1,275 @@
+package ovncluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/guide"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// patience bounds each wait, also on a busy machine.
+const patience = 2 * time.Minute
+
+// pod is a pod that is plugged in. Its address is in no pool.
+type pod struct {
+	ovnhost.Pod
+	address netip.Addr
+}
+
+// world has three hosts, three machines with the databases of OVN, and a bridge.
+type world struct {
+	t            *testing.T
+	lab          *ovnhost.Lab
+	certificates string // the folder of deploy/ovn-certificates
+	machines     []*machine
+	bridge       string // the program
+	pods         []pod
+	count        int // of all pods
+	pings        int // how often keepsPackets has run
+}
+
+// step runs a part of the test. It needs the earlier parts.
+func (w *world) step(name string, do func()) {
+	w.t.Helper()
+	whole := w.t
+	defer func() { w.t = whole }()
+	if !whole.Run(name, func(t *testing.T) { w.t = t; do() }) {
+		whole.FailNow()
+	}
+}
+
+func (w *world) await(what string, f func(context.Context) error) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	require.NoError(w.t, ovnhost.Poll(ctx, f), what)
+}
+
+// start builds the world. The lab's own databases end: the hosts follow those of the three machines.
+func start(t *testing.T) *world {
+	w := &world{t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), bridge: bridgetest.Program(t)}
+	for _, p := range []*ovnhost.Process{w.lab.Northd, w.lab.SB.Process, w.lab.NB.Process} {
+		require.NoError(t, p.Kill())
+	}
+	w.makeCertificates("host1", "host2", "host3")
+	for i := range 3 {
+		w.addMachine(i)
+	}
+	for _, m := range w.machines {
+		m.configure(w.machines...)
+		m.start()
+	}
+	w.machines[0].guide("listeners", "OVN_NB_DB=unix:"+w.machines[0].dir+"/ovnnb_db.sock", "OVN_SB_DB=unix:"+w.machines[0].dir+"/ovnsb_db.sock")
+	for _, h := range w.lab.Hosts {
+		require.NoError(t, guide.Chassis(t.Context(), h, w.certificates))
+		w.machines[0].guide("remotes", "OVS_RUNDIR="+h.Dir, "DATABASES="+w.addresses())
+	}
+	w.startBridge()
+	return w
+}
+
+func (w *world) makeCertificates(nodes ...string) {
+	w.t.Helper()
+	script, err := filepath.Abs("../../../deploy/ovn-certificates")
+	require.NoError(w.t, err)
+	cmd := exec.CommandContext(w.t.Context(), script, nodes...)
+	cmd.Dir = w.t.TempDir()
+	out, err := cmd.CombinedOutput()
+	require.NoError(w.t, err, "%s", out)
+	w.certificates = filepath.Join(cmd.Dir, "certificates/ovn")
+}
+
+func (w *world) addMachine(i int) {
+	w.t.Helper()
+	name := "db" + strconv.Itoa(i+1)
+	address, err := w.lab.AddMachine(w.t.Context(), i, name)
+	require.NoError(w.t, err)
+	m := &machine{w: w, name: name, address: address, dir: filepath.Join(w.lab.Dir, name), servers: map[string]*ovnhost.Process{}}
+	w.machines = append(w.machines, m)
+}
+
+// addresses returns the addresses of the machines, as the guide writes them.
+func (w *world) addresses() string {
+	all := make([]string, 0, len(w.machines))
+	for _, m := range w.machines {
+		all = append(all, m.address.String())
+	}
+	return strings.Join(all, " ")
+}
+
+// startBridge starts a bridge that knows all members. It reads the southbound database by the listener for nodes.
+func (w *world) startBridge() {
+	at := func(port string) string {
+		return "ssl:" + strings.ReplaceAll(w.addresses(), " ", ":"+port+",ssl:") + ":" + port
+	}
+	of := filepath.Join(w.certificates, "bridge")
+	_, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
+		Name: "coe-bridge", Pod: ovnhost.CentralNamespace,
+		Argv: []string{
+			w.bridge, "serve", "--dev", "--data-dir", w.t.TempDir(), "--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
+			"--ovn-cert", of + "/tls.crt", "--ovn-key", of + "/tls.key", "--ovn-ca", of + "/ca.crt",
+		},
+		Ready: func(ctx context.Context) error { _, err := w.ask(ctx, "status"); return err },
+	})
+	require.NoError(w.t, err)
+	text := "k8s-node:k8s-nodes:\n"
+	for i, h := range w.lab.Hosts {
+		text += fmt.Sprintf("- {uid: 40de0000-c0e0-4000-8000-%012d, host-name: %s, internal-ip-address: %s}\n", i+1, h.Name, h.Address)
+	}
+	w.apply(text)
+}
+
+// ask runs a client command of coe-bridge.
+func (w *world) ask(ctx context.Context, args ...string) (string, error) {
+	argv := slices.Concat([]string{"env", "COE_BRIDGE_PASSWORD=admin", w.bridge}, args)
+	return w.lab.Exec(ctx, ovnhost.CentralNamespace, argv...)
+}
+
+// apply applies a YAML text with coe-bridge apply.
+func (w *world) apply(text string) {
+	w.t.Helper()
+	file := filepath.Join(w.t.TempDir(), "objects.yaml")
+	require.NoError(w.t, os.WriteFile(file, []byte(text), 0o644))
+	_, err := w.ask(w.t.Context(), "apply", "-f", file)
+	require.NoError(w.t, err)
+}
+
+// plug creates a pod, plugs it in, and waits until all other pods reach it.
+func (w *world) plug(host string) {
+	w.t.Helper()
+	w.count++
+	begun := time.Now()
+	name := "pod" + strconv.Itoa(w.count)
+	address := netip.AddrFrom4([4]byte{10, 78, 0, byte(10 + w.count)})
+	uid := fmt.Sprintf("0e000000-c0e0-4000-8000-%012d", w.count)
+	p := pod{address: address, Pod: ovnhost.Pod{
+		Host: host, Name: "web:" + name, UID: uid, PortName: netvirt.PortName("web:"+name, uid),
+		MAC:     net.HardwareAddr{0x0a, 0x58, 10, 78, 0, byte(10 + w.count)},
+		Address: netip.PrefixFrom(address, 32), Gateway: netip.MustParseAddr("169.254.1.1"),
+	}}
+	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: web, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: %s}], port-mac-address: '%s'}\n",
+		uid, name, w.lab.Host(host).Address, uid, address, p.MAC))
+	require.NoError(w.t, w.lab.Plug(w.t.Context(), p.Pod))
+	plugged := time.Since(begun)
+	for _, other := range w.pods {
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), p.Name, other.address))
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, address))
+	}
+	w.pods = append(w.pods, p)
+	stages, err := w.ask(w.t.Context(), "trace", "web/"+name)
+	require.NoError(w.t, err)
+	w.t.Logf("%s on %s is installed after %.1f s, and all pods reach it after %.1f s\n%s", name, host, plugged.Seconds(), time.Since(begun).Seconds(), stages)
+}
+
+// unplug unplugs and deletes the pod that was plugged in last. Its row goes.
+func (w *world) unplug() {
+	w.t.Helper()
+	p := w.pods[len(w.pods)-1]
+	w.pods = w.pods[:len(w.pods)-1]
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
+	_, err := w.ask(w.t.Context(), "delete", "pod", strings.ReplaceAll(p.Name, ":", "/"))
+	require.NoError(w.t, err)
+}
+
+// requireOnly requires that the databases have the ports of all pods that are plugged in, and of no others, and that the bridge is in sync.
+func (w *world) requireOnly() {
+	w.t.Helper()
+	want := make([]string, 0, len(w.pods))
+	for _, p := range w.pods {
+		want = append(want, p.Name)
+	}
+	slices.Sort(want)
+	w.await("the bridge is in sync", func(ctx context.Context) error {
+		said, err := w.ask(ctx, "status")
+		if err == nil && !strings.Contains(said, "ovn: in sync") {
+			err = errors.New(said)
+		}
+		return err
+	})
+	for db, column := range map[string][2]string{northbound: {"Logical_Switch_Port", "name"}, southbound: {"Port_Binding", "logical_port"}} {
+		w.await("the database "+db+" has each pod once", func(ctx context.Context) error {
+			m, err := w.leads(ctx, db)
+			if err != nil {
+				return err
+			}
+			out, err := w.lab.Exec(ctx, m.name, "ovn-"+db+"ctl", "--db=unix:"+filepath.Join(m.dir, "ovn"+db+"_db.sock"),
+				"--bare", "--columns="+column[1], "list", column[0])
+			if err != nil {
+				return err
+			}
+			got := slices.DeleteFunc(strings.Fields(out), func(name string) bool { return !strings.HasPrefix(name, "web:") })
+			if slices.Sort(got); !slices.Equal(got, want) {
+				return fmt.Errorf("%s has %v, want %v", db, got, want)
+			}
+			return nil
+		})
+	}
+}
+
+// leads returns the machine that leads a database.
+func (w *world) leads(ctx context.Context, db string) (*machine, error) {
+	errs := []error{fmt.Errorf("no machine leads %s", db)}
+	for _, m := range w.machines {
+		role, err := m.role(ctx, db)
+		if role == "leader" {
+			return m, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+// leader waits for the machine that leads a database, and returns it.
+func (w *world) leader(db string) (m *machine) {
+	w.t.Helper()
+	w.await(db+" has a leader", func(ctx context.Context) (err error) { m, err = w.leads(ctx, db); return err })
+	return m
+}
+
+// answer matches the line of ping about an answer.
+var answer = regexp.MustCompile(`icmp_seq=(\d+) ttl`)
+
+// keepsPackets requires that no packet between the first two pods, which are on different hosts, is lost while do runs.
+func (w *world) keepsPackets(do func()) {
+	w.t.Helper()
+	w.pings++
+	name := "ping" + strconv.Itoa(w.pings)
+	ping, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
+		Name: name, Pod: w.pods[0].Name, Argv: []string{"ping", "-n", "-i", "0.05", w.pods[1].address.String()},
+	})
+	require.NoError(w.t, err)
+	do()
+	require.NoError(w.t, ping.Terminate())
+	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), name+".log"))
+	require.NoError(w.t, err)
+	var lost []int
+	next := 1
+	for _, fields := range answer.FindAllSubmatch(text, -1) {
+		number, err := strconv.Atoi(string(fields[1]))
+		require.NoError(w.t, err)
+		for ; next < number; next++ {
+			lost = append(lost, next)
+		}
+		next = number + 1
+	}
+	require.Greater(w.t, next, 1, "no packet is answered")
+	w.t.Logf("running pods: %d of %d packets lost", len(lost), next-1)
+	require.Empty(w.t, lost, "lost packets, of %d", next-1)
+}
