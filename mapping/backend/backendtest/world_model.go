@@ -56,7 +56,8 @@ func attach(m netvirt.Model) {
 	}
 }
 
-// addGateways gives the nodes the gateways of their subnets, except for elan-instances with a physical network.
+// addGateways gives the nodes the gateways of their subnets, except for elan-instances with a physical network. It gives every second node
+// a host name.
 func addGateways(m netvirt.Model) {
 	all := map[netip.Addr][]netip.Prefix{}
 	for _, o := range m {
@@ -72,6 +73,9 @@ func addGateways(m netvirt.Model) {
 	for node, gateways := range all {
 		o, _ := m[netvirt.Node{Address: node}.Key()].(netvirt.Node)
 		o.Address, o.Gateways = node, netvirt.NewGatewayList(gateways...)
+		if bytes := node.AsSlice(); bytes[len(bytes)-1]%2 == 0 {
+			o.HostName = "host-" + node.String()
+		}
 		m.Add(o)
 	}
 }

@@ -226,6 +226,29 @@ func TestStopped(t *testing.T) {
 	eventuallyWrite(t, patient, large)
 }
 
+// TestBusyServer: a server that answers nothing while it makes a large transaction is not left before the transaction has had its
+// time.
+func TestBusyServer(t *testing.T) {
+	server := ovsdb.Start(t)
+	b := open(t, server, quick, func(c *ovn.Config) { c.Batch = 10_000 })
+	few, many := netvirt.Model{}, netvirt.Model{}
+	few.Add(bulk(200, 10, 20)...)
+	many.Add(bulk(9000, 10, 20)...)
+	write(t, b, few)
+	watch(t, b)
+
+	server.Stop(t)
+	written := make(chan error, 1)
+	go func() { written <- b.Write(t.Context(), netvirt.Diff(few, many)) }()
+	select {
+	case err := <-written:
+		require.Fail(t, "the write has ended", err)
+	case <-time.After(5 * time.Second): // longer than a probe waits while nothing is written
+	}
+	server.Continue(t)
+	require.NoError(t, <-written)
+}
+
 // TestEndpoints: if one of two servers hangs, the backend uses the other.
 func TestEndpoints(t *testing.T) {
 	hung, good := ovsdb.Start(t), ovsdb.Start(t)

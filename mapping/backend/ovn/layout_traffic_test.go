@@ -19,6 +19,9 @@ import (
 func TestChangeOfLayout(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	model := liveModel(false)
+	for _, node := range nodesOfLive {
+		model.Add(node)
+	}
 	write(t, withLayout(t, lab, ovn.LayoutELAN), model)
 	for n, p := range livePods {
 		p.plug(t, lab, n)
@@ -30,21 +33,27 @@ func TestChangeOfLayout(t *testing.T) {
 	for _, p := range livePods {
 		keepNeighbours(t, lab, p)
 	}
-	for _, layout := range []ovn.Layout{ovn.LayoutNode, ovn.LayoutELAN, ovn.LayoutNode} {
+	for _, to := range []struct {
+		layout ovn.Layout
+		bind   bool
+	}{{ovn.LayoutNode, false}, {ovn.LayoutELAN, false}, {ovn.LayoutNode, true}, {ovn.LayoutNode, false}} {
 		var stops []func() time.Duration
 		for _, pair := range [][2]int{{0, 1}, {0, 2}, {5, 0}, {3, 6}, {7, 8}, {9, 10}, {10, 2}} {
 			stops = append(stops, probe(t, lab, livePods[pair[0]], livePods[pair[1]]))
 		}
 		begin := time.Now()
-		writeByScope(t, withLayout(t, lab, layout), withGateways(model))
+		writeByScope(t, withLayout(t, lab, to.layout, func(c *ovn.Config) { c.BindGateways = to.bind }), withGateways(model))
 		require.NoError(t, lab.Sync(t.Context()))
 		took := time.Since(begin)
+		bound, err := lab.SBCtl(t.Context(), "--bare", "--columns=logical_port", "find", "Port_Binding", "type=chassisredirect", "chassis!=[]")
+		require.NoError(t, err)
+		require.Equal(t, to.bind, bound != "", "gateways that are bound to a chassis: %s", bound)
 		requireAllReach(t, lab)
 		var longest time.Duration
 		for _, stop := range stops {
 			longest = max(longest, stop())
 		}
-		t.Logf("to layout %s: %v without packets; written and in the switches after %v", layout, longest, took)
+		t.Logf("to layout %s, gateways bound %v: %v without packets; written and in the switches after %v", to.layout, to.bind, longest, took)
 		require.Less(t, longest, 5*time.Second, "the promise of docs/upgrade.md")
 	}
 }

@@ -64,6 +64,9 @@ type Config struct {
 	Owner string
 	// Layout is how pods are arranged in logical switches. Default LayoutELAN.
 	Layout Layout
+	// BindGateways binds the gateways of a node to its chassis, in LayoutNode. The name of the chassis (its system-id) must be the
+	// host name of the node.
+	BindGateways bool
 	// Epoch is a decimal number that grows from one writer to the next. The database
 	// belongs to the writer with the greatest epoch. Empty: every writer may write.
 	Epoch string
@@ -129,7 +132,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout, BindGateways: cfg.BindGateways}, log: log, lock: make(chan struct{}, 1)}
 	b.release()
 	return b, nil
 }
@@ -245,8 +248,9 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 func (b *Backend) read(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithTimeout(ctx, b.cfg.ReadTimeout)
 	defer cancel()
-	s.large.Add(1)
-	defer s.large.Add(-1)
+	more := max(1, int32(b.cfg.ReadTimeout/b.cfg.Timeout))
+	s.large.Add(more)
+	defer s.large.Add(-more)
 	return s.read(ctx, b.codec)
 }
 

@@ -87,7 +87,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceOfLayoutNode(t *testing.T) {
 	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend {
-		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout = ovn.LayoutNode })
+		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout, c.BindGateways = ovn.LayoutNode, true })
 	})
 }
 

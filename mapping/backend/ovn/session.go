@@ -30,7 +30,7 @@ type session struct {
 	conn   *ovsdb.Conn   // reads and writes all other tables
 	fence  fence
 	mirror *mirror // nil: not read yet, or possibly wrong
-	// large counts the calls in progress that may keep the server busy for long.
+	// large is for how many more timeouts of Config the calls in progress may keep the server busy.
 	large atomic.Int32
 	// lost is closed when the session must not be used any more: a connection has
 	// ended, the server is not the leader any more, or NB_Global no longer names the session.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -93,19 +94,38 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 	}
 }
 
-// probe checks that the server answers and still has its role. It gives up earlier if there are other endpoints,
-// unless the server may be busy with a large call of this session.
+// probe checks that the server answers in time, and still has its role.
 //
 // The leader option of libovsdb is not used: it leaves a goroutine behind with each connection, waits for an
 // answer without a deadline, and misses a change of the leader while it connects.
 func (b *Backend) probe(ctx context.Context, s *session) error {
-	timeout := b.cfg.Timeout
-	if len(b.endpoints) > 1 && s.large.Load() == 0 {
-		timeout = min(timeout, hungAfter)
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+	ctx, cancel := context.WithCancelCause(ctx)
+	var limit sync.WaitGroup
+	limit.Go(func() {
+		begun := time.Now()
+		for left := b.patience(s); left > 0; left = b.patience(s) - time.Since(begun) {
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(left):
+			}
+		}
+		cancel(context.DeadlineExceeded)
+	})
+	defer limit.Wait()
+	defer cancel(nil)
 	return s.server.probe(ctx)
+}
+
+// patience returns how long the server may take to answer a probe. It is as long as the calls of this session in progress, which may
+// have begun after the probe: a server answers nothing while it makes a large transaction. Without such calls it is shorter if
+// there are other endpoints.
+func (b *Backend) patience(s *session) time.Duration {
+	more := s.large.Load()
+	if len(b.endpoints) > 1 && more == 0 {
+		return min(b.cfg.Timeout, hungAfter)
+	}
+	return b.cfg.Timeout * time.Duration(1+more)
 }
 
 // connected returns the session, or opens one if there is none or it has ended. It tries

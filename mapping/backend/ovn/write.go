@@ -244,12 +244,11 @@ func (w *write) commit(ctx context.Context, ops []ovsdb.Operation, steps int) er
 	if len(ops) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+steps/stepsPerTimeout))
+	more := int32(steps / stepsPerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+more))
 	defer cancel()
-	if steps >= stepsPerTimeout {
-		w.large.Add(1)
-		defer w.large.Add(-1)
-	}
+	w.large.Add(more)
+	defer w.large.Add(-more)
 	results, err := w.transact(ctx, ops)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ type simulation struct {
 	chassis *chassis
 	streams *agents.Streams
 	bridges []*process.Bridge // the leader first
-	wanted  int               // the last nb_cfg, higher than those of the lab's start
+	wanted  int               // the last nb_cfg; the lab has used lower ones at its start
 }
 
 // newSimulation starts everything but bridges.
@@ -124,7 +124,7 @@ func (s *simulation) portOf(i int) string {
 	return netvirt.InterfaceName(p.Namespace, p.Name, "", true)
 }
 
-// plug adds the ports of the pods on real hosts to the switches, also those of further pods.
+// plug adds the ports of all pods on real hosts to the switches, also of further pods.
 func (s *simulation) plug(ctx context.Context) error {
 	args := map[string][]string{}
 	for i := s.first; i < s.load.Count+furtherPorts*hostPodEvery; i++ {
@@ -149,7 +149,7 @@ func (s *simulation) addBridge(ctx context.Context) error {
 	br, err := process.Start(ctx, process.Config{
 		Built: s.built, Kubeconfig: s.api.Kubeconfig, Northbound: s.lab.NB.Remote,
 		Data: process.OnEtcd(s.etcd.Endpoints()), AnnotateQPS: process.Unlimited,
-	}, "--ovn-layout", string(ovn.LayoutNode))
+	}, "--ovn-layout", string(ovn.LayoutNode), "--ovn-bind-gateways")
 	if err != nil {
 		return err
 	}

@@ -21,14 +21,16 @@ import (
 // TestTraffic runs the specification's use cases with packets. Every pod can reach every pod.
 func TestTraffic(t *testing.T) { testTraffic(t, ovn.LayoutELAN) }
 
-// TestTrafficOfLayoutNode is TestTraffic with a switch for each node.
+// TestTrafficOfLayoutNode is TestTraffic with a switch for each node, whose gateways are bound to its chassis.
 func TestTrafficOfLayoutNode(t *testing.T) {
 	testTraffic(t, ovn.LayoutNode)
 }
 
 func testTraffic(t *testing.T, layout ovn.Layout) {
 	t.Parallel()
-	c := startCluster(t, func(cfg *bridge.Config) { cfg.Backend.OVN.Layout = layout })
+	c := startCluster(t, func(cfg *bridge.Config) {
+		cfg.Backend.OVN.Layout, cfg.Backend.OVN.BindGateways = layout, layout == ovn.LayoutNode
+	})
 	c.byNode = layout == ovn.LayoutNode
 	c.rest.putPool(t, addressPool{
 		network: "default", subnet: "10.42.0.0/16", from: "10.42.0.2", to: "10.42.255.254", gateway: "10.42.0.1", dns: []string{"10.96.0.2", "10.96.0.3"},

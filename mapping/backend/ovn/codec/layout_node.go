@@ -76,9 +76,22 @@ func (c byNode) nodeGateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, ga
 	if network := o.Gateways.Around(gateway, gateway.Next()); gateway.Is6() && network.IsValid() {
 		port.Ipv6RaConfigs = raConfigs()
 	}
+	if c.BindGateways && o.HostName != "" {
+		c.bindGateway(set, k, port, o.HostName)
+	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(netvirt.CommonRouteTarget)), "ports", port.UUID)
 	c.switchPort(set, k, role, nodeSwitchPort(o.Address, gateway), port.Name, c.uuid(nb.LogicalSwitchTable, k, ""))
+}
+
+// bindGateway makes a gateway a distributed gateway port on the chassis of its node: OVN sends packets to its pods there first. Then
+// ovn-controller computes the flows of the switch of a node on that node alone.
+func (c byNode) bindGateway(set *ovsdb.RowSet, k netvirt.Key, port *nb.LogicalRouterPort, chassis string) {
+	at := &nb.GatewayChassis{
+		UUID: c.uuid(nb.GatewayChassisTable, k, port.ExternalIDs[IDRole]), Name: port.Name, ChassisName: chassis, ExternalIDs: port.ExternalIDs,
+	}
+	port.GatewayChassis = []string{at.UUID}
+	set.Add(at)
 }
 
 // wayOutByGateway adds the policy by which traffic from pods of a node leaves the network by the gateway on the node, if

@@ -17,6 +17,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 	{Name: nb.AddressSetTable, Zero: nb.AddressSet{}},
 	{Name: nb.LogicalRouterTable, Zero: nb.LogicalRouter{}},
 	{Name: nb.LogicalRouterPortTable, Zero: nb.LogicalRouterPort{}},
+	{Name: nb.GatewayChassisTable, Zero: nb.GatewayChassis{}},
 	{Name: nb.LogicalRouterStaticRouteTable, Zero: nb.LogicalRouterStaticRoute{}},
 	{Name: nb.LogicalRouterPolicyTable, Zero: nb.LogicalRouterPolicy{}},
 	{Name: nb.NATTable, Zero: nb.NAT{}},
@@ -38,7 +39,7 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
 	nb.AddressSetTable, nb.PortGroupTable, nb.LogicalSwitchPortTable,
-	nb.LogicalRouterPortTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.NATTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
+	nb.LogicalRouterPortTable, nb.GatewayChassisTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.NATTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
 	nb.LoadBalancerTable, nb.DHCPOptionsTable,
 )
 

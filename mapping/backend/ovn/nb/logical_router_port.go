@@ -7,11 +7,12 @@ const LogicalRouterPortTable = "Logical_Router_Port"
 
 // LogicalRouterPort defines an object in Logical_Router_Port table
 type LogicalRouterPort struct {
-	UUID          string            `ovsdb:"_uuid"`
-	ExternalIDs   map[string]string `ovsdb:"external_ids"`
-	Ipv6RaConfigs map[string]string `ovsdb:"ipv6_ra_configs"`
-	MAC           string            `ovsdb:"mac"`
-	Name          string            `ovsdb:"name"`
-	Networks      []string          `ovsdb:"networks" validate:"min=1"`
-	Peer          *string           `ovsdb:"peer"`
+	UUID           string            `ovsdb:"_uuid"`
+	ExternalIDs    map[string]string `ovsdb:"external_ids"`
+	GatewayChassis []string          `ovsdb:"gateway_chassis"`
+	Ipv6RaConfigs  map[string]string `ovsdb:"ipv6_ra_configs"`
+	MAC            string            `ovsdb:"mac"`
+	Name           string            `ovsdb:"name"`
+	Networks       []string          `ovsdb:"networks" validate:"min=1"`
+	Peer           *string           `ovsdb:"peer"`
 }

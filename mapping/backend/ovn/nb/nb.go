@@ -31,6 +31,7 @@ func FullDatabaseModel() (model.ClientDBModel, error) {
 		ACLTable:                      &ACL{},
 		AddressSetTable:               &AddressSet{},
 		DHCPOptionsTable:              &DHCPOptions{},
+		GatewayChassisTable:           &GatewayChassis{},
 		LoadBalancerTable:             &LoadBalancer{},
 		LoadBalancerGroupTable:        &LoadBalancerGroup{},
 		LogicalRouterTable:            &LogicalRouter{},

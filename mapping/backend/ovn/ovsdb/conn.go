@@ -139,7 +139,7 @@ func (c *Conn) Wait(ctx context.Context, call *Call) ([]Result, error) {
 		return call.results, call.err
 	case <-ctx.Done():
 		_ = c.Close() // nobody would read the answer
-		return nil, fmt.Errorf("no answer: %w", ctx.Err())
+		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	case <-c.ended:
 	}
 	select {

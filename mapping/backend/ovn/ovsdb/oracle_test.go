@@ -20,22 +20,26 @@ import (
 // every table and column.
 func TestReadsAsLibovsdb(t *testing.T) {
 	server := testdb.Start(t)
-	b, err := ovn.New(ovn.Config{Endpoints: server.Endpoint()}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
+	var backends []*ovn.Backend // of both layouts
+	for _, cfg := range []ovn.Config{{Endpoints: server.Endpoint()}, {Endpoints: server.Endpoint(), Layout: ovn.LayoutNode, BindGateways: true}} {
+		b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
+		require.NoError(t, err)
+		t.Cleanup(b.Close)
+		backends = append(backends, b)
+	}
 	conn, err := ovsdb.Dial(t.Context(), server.Endpoint(), ovsdb.TestDatabase.Name, nil)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
 	oracle := connect(t, server.Endpoint())
 	seen := map[string]bool{}
 	for seed := range uint64(5) {
-		w := backendtest.NewWorld(seed)
+		w, b := backendtest.NewWorld(seed), backends[seed%2]
 		for range 40 {
 			w.Step()
 		}
 		have, err := b.Read(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, w.Model().Select(b.Kinds()))))
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, w.ModelFor(b))))
 		for _, table := range ovsdb.TestDatabase.Tables {
 			requireReadAlike(t, conn, oracle, table, seen)
 		}
