@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
@@ -16,7 +19,7 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
 // TestMachines: while a machine with databases is away, new pods get their network, and running pods lose no packet.
 func TestMachines(t *testing.T) {
-	w := start(t)
+	w := start(t, ovn.LayoutELAN)
 	w.step("pods reach each other", w.testPods)
 	w.step("trace knows all stages", w.testStages)
 	w.step("the machine that leads the southbound database is killed", w.testKilled)
@@ -25,9 +28,18 @@ func TestMachines(t *testing.T) {
 	w.step("all machines are killed", w.testAllKilled)
 }
 
+// TestMachinesOfLayoutNode is TestMachines with a switch for each node, and one fault.
+func TestMachinesOfLayoutNode(t *testing.T) {
+	w := start(t, ovn.LayoutNode)
+	w.step("pods reach each other", w.testPods)
+	w.step("the machine that leads the southbound database is killed", w.testKilled)
+}
+
 func (w *world) testPods() {
-	w.plug("host1")
-	w.plug("host2")
+	for _, ipv6 := range []bool{false, true} {
+		w.plug("host1", ipv6)
+		w.plug("host2", ipv6)
+	}
 	w.requireOnly()
 }
 
@@ -47,18 +59,19 @@ func (w *world) testStages() {
 func (w *world) changes(begin, end func()) {
 	w.keepsPackets(func() {
 		begin()
-		w.plug("host3")
+		w.plug("host3", false)
 		end()
-		w.plug("host3")
+		w.plug("host3", true)
 		w.unplug()
 		w.unplug()
 		w.requireOnly()
 	})
 }
 
+// testKilled kills a machine, and the bridge.
 func (w *world) testKilled() {
 	m := w.leader(southbound)
-	w.changes(m.kill, m.start)
+	w.changes(func() { m.kill(); require.NoError(w.t, w.bridge.Restart(w.t.Context())) }, m.start)
 }
 
 // testCutOff takes down the link of the machine that leads the southbound database. Its clients hear nothing.

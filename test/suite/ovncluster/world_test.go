@@ -18,11 +18,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
+
+// podMTU is the MTU that the lab gives pods.
+const podMTU = 1400
 
 // patience bounds each wait, also on a busy machine.
 const patience = 2 * time.Minute
@@ -39,7 +43,8 @@ type world struct {
 	lab          *ovnhost.Lab
 	certificates string // the folder of deploy/ovn-certificates
 	machines     []*machine
-	bridge       string // the program
+	program      string // coe-bridge
+	bridge       *ovnhost.Process
 	pods         []pod
 	count        int // of all pods
 	pings        int // how often keepsPackets has run
@@ -62,9 +67,9 @@ func (w *world) await(what string, f func(context.Context) error) {
 	require.NoError(w.t, ovnhost.Poll(ctx, f), what)
 }
 
-// start builds the world. The lab's own databases end: the hosts follow those of the three machines.
-func start(t *testing.T) *world {
-	w := &world{t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), bridge: bridgetest.Program(t)}
+// start builds the world, with a layout of OVN. The databases of the lab end: the hosts follow the three machines.
+func start(t *testing.T, layout ovn.Layout) *world {
+	w := &world{t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), program: bridgetest.Program(t)}
 	for _, p := range []*ovnhost.Process{w.lab.Northd, w.lab.SB.Process, w.lab.NB.Process} {
 		require.NoError(t, p.Kill())
 	}
@@ -81,7 +86,7 @@ func start(t *testing.T) *world {
 		require.NoError(t, guide.Chassis(t.Context(), h, w.certificates))
 		w.machines[0].guide("remotes", "OVS_RUNDIR="+h.Dir, "DATABASES="+w.addresses())
 	}
-	w.startBridge()
+	w.startBridge(layout)
 	return w
 }
 
@@ -115,15 +120,16 @@ func (w *world) addresses() string {
 }
 
 // startBridge starts a bridge that knows all members. It reads the southbound database by the listener for nodes.
-func (w *world) startBridge() {
+func (w *world) startBridge(layout ovn.Layout) {
 	at := func(port string) string {
 		return "ssl:" + strings.ReplaceAll(w.addresses(), " ", ":"+port+",ssl:") + ":" + port
 	}
 	of := filepath.Join(w.certificates, "bridge")
-	_, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
+	var err error
+	w.bridge, err = w.lab.Launch(w.t.Context(), ovnhost.Command{
 		Name: "coe-bridge", Pod: ovnhost.CentralNamespace,
 		Argv: []string{
-			w.bridge, "serve", "--dev", "--data-dir", w.t.TempDir(), "--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
+			w.program, "serve", "--dev", "--ovn-layout", string(layout), "--data-dir", w.t.TempDir(), "--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
 			"--ovn-cert", of + "/tls.crt", "--ovn-key", of + "/tls.key", "--ovn-ca", of + "/ca.crt",
 		},
 		Ready: func(ctx context.Context) error { _, err := w.ask(ctx, "status"); return err },
@@ -138,7 +144,7 @@ func (w *world) startBridge() {
 
 // ask runs a client command of coe-bridge.
 func (w *world) ask(ctx context.Context, args ...string) (string, error) {
-	argv := slices.Concat([]string{"env", "COE_BRIDGE_PASSWORD=admin", w.bridge}, args)
+	argv := slices.Concat([]string{"env", "COE_BRIDGE_PASSWORD=admin", w.program}, args)
 	return w.lab.Exec(ctx, ovnhost.CentralNamespace, argv...)
 }
 
@@ -151,24 +157,30 @@ func (w *world) apply(text string) {
 	require.NoError(w.t, err)
 }
 
-// plug creates a pod, plugs it in, and waits until all other pods reach it.
-func (w *world) plug(host string) {
+// plug creates a pod with an address of a family, plugs it in, and waits until all other pods of the family reach it.
+func (w *world) plug(host string, ipv6 bool) {
 	w.t.Helper()
 	w.count++
 	begun := time.Now()
 	name := "pod" + strconv.Itoa(w.count)
-	address := netip.AddrFrom4([4]byte{10, 78, 0, byte(10 + w.count)})
+	address, gateway := netip.AddrFrom4([4]byte{10, 78, 0, byte(10 + w.count)}), netip.MustParseAddr("169.254.1.1")
+	if ipv6 {
+		address, gateway = netip.MustParseAddr(fmt.Sprintf("fd00:78::%d", w.count)), netip.MustParseAddr("fe80::1")
+	}
 	uid := fmt.Sprintf("0e000000-c0e0-4000-8000-%012d", w.count)
 	p := pod{address: address, Pod: ovnhost.Pod{
 		Host: host, Name: "web:" + name, UID: uid, PortName: netvirt.PortName("web:"+name, uid),
 		MAC:     net.HardwareAddr{0x0a, 0x58, 10, 78, 0, byte(10 + w.count)},
-		Address: netip.PrefixFrom(address, 32), Gateway: netip.MustParseAddr("169.254.1.1"),
+		Address: netip.PrefixFrom(address, address.BitLen()), Gateway: gateway,
 	}}
-	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: web, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: %s}], port-mac-address: '%s'}\n",
+	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: web, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: '%s'}], port-mac-address: '%s'}\n",
 		uid, name, w.lab.Host(host).Address, uid, address, p.MAC))
 	require.NoError(w.t, w.lab.Plug(w.t.Context(), p.Pod))
 	plugged := time.Since(begun)
 	for _, other := range w.pods {
+		if other.address.Is6() != ipv6 {
+			continue
+		}
 		require.NoError(w.t, w.lab.Ping(w.t.Context(), p.Name, other.address))
 		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, address))
 	}
@@ -246,22 +258,35 @@ func (w *world) leader(db string) (m *machine) {
 // answer matches the line of ping about an answer.
 var answer = regexp.MustCompile(`icmp_seq=(\d+) ttl`)
 
-// keepsPackets requires that no packet between the first two pods, which are on different hosts, is lost while do runs.
+// keepsPackets requires that no packet between the first pods, two of each family on different hosts, is lost while do runs. The packets
+// are as large as the MTU of the pods.
 func (w *world) keepsPackets(do func()) {
 	w.t.Helper()
 	w.pings++
-	name := "ping" + strconv.Itoa(w.pings)
-	ping, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
-		Name: name, Pod: w.pods[0].Name, Argv: []string{"ping", "-n", "-i", "0.05", w.pods[1].address.String()},
-	})
-	require.NoError(w.t, err)
+	var pings []*ovnhost.Process
+	for i, headers := range []int{28, 48} {
+		ping, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
+			Name: fmt.Sprintf("ping%d-%d", w.pings, i), Pod: w.pods[2*i].Name,
+			Argv: []string{"ping", "-n", "-i", "0.05", "-M", "do", "-s", strconv.Itoa(podMTU - headers), w.pods[2*i+1].address.String()},
+		})
+		require.NoError(w.t, err)
+		pings = append(pings, ping)
+	}
 	do()
-	require.NoError(w.t, ping.Terminate())
-	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), name+".log"))
-	require.NoError(w.t, err)
+	for _, ping := range pings {
+		require.NoError(w.t, ping.Terminate())
+		text, err := os.ReadFile(filepath.Join(w.lab.Logs(), ping.Name+".log"))
+		require.NoError(w.t, err)
+		w.requireAnswers(text)
+	}
+}
+
+// requireAnswers requires that ping has an answer to each packet before the last answered one.
+func (w *world) requireAnswers(ping []byte) {
+	w.t.Helper()
 	var lost []int
 	next := 1
-	for _, fields := range answer.FindAllSubmatch(text, -1) {
+	for _, fields := range answer.FindAllSubmatch(ping, -1) {
 		number, err := strconv.Atoi(string(fields[1]))
 		require.NoError(w.t, err)
 		for ; next < number; next++ {
@@ -269,7 +294,7 @@ func (w *world) keepsPackets(do func()) {
 		}
 		next = number + 1
 	}
-	require.Greater(w.t, next, 1, "no packet is answered")
+	require.Greater(w.t, next, 1, "no packet is answered: %s", ping)
 	w.t.Logf("running pods: %d of %d packets lost", len(lost), next-1)
 	require.Empty(w.t, lost, "lost packets, of %d", next-1)
 }
