@@ -43,7 +43,8 @@ func newAccess(dir string, nodes []string) (*access, error) {
 		return nil, fmt.Errorf("make folder of control plane: %w", err)
 	}
 	names := []string{"kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local"}
-	key, certificate, err := kube.ServerKey(names, net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), ovnhost.Central.AsSlice())
+	key, certificate, err := kube.ServerKey(names, net.IPv4(127, 0, 0, 1), net.IPv4(10, 96, 0, 1), net.ParseIP("fd00:10:96::1"),
+		ovnhost.Central.AsSlice(), net.ParseIP(central6))
 	if err != nil {
 		return nil, err
 	}

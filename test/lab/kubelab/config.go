@@ -21,7 +21,7 @@ state = "/run/containerd"
     conf_dir = "/etc/cni/net.d"
 `
 
-// kubeletConfig is for a kubelet in a cgroup namespace, on a machine whose disk may be nearly full, with short intervals.
+// kubeletConfig is a format with a place for the address of the name server. It is for a kubelet in a cgroup namespace, on a machine whose disk may be nearly full, with short intervals.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
@@ -32,13 +32,13 @@ authentication:
   anonymous: {enabled: true}
   webhook: {enabled: false}
 authorization: {mode: AlwaysAllow}
-clusterDNS: ["` + DNS + `"]
+clusterDNS: ["%s"]
 clusterDomain: cluster.local
 resolvConf: ""
 makeIPTablesUtilChains: false
 imageGCHighThresholdPercent: 100
 imageGCLowThresholdPercent: 99
-evictionHard: {memory.available: 1Mi, nodefs.available: "0%", nodefs.inodesFree: "0%", imagefs.available: "0%"}
+evictionHard: {memory.available: 1Mi, nodefs.available: "0%%", nodefs.inodesFree: "0%%", imagefs.available: "0%%"}
 maxPods: 250
 staticPodPath: /etc/kubelab/manifests
 fileCheckFrequency: 2s

@@ -1,6 +1,6 @@
 package kubelab
 
-// dnsManifest is the cluster's name server as kubeadm installs it, except for its size.
+// dnsManifest is the cluster's name server as kubeadm installs it, except for its size. It is a format with a place for the cluster IP.
 const dnsManifest = `
 apiVersion: v1
 kind: ServiceAccount
@@ -41,7 +41,7 @@ metadata:
   namespace: kube-system
   labels: {k8s-app: kube-dns, kubernetes.io/name: CoreDNS}
 spec:
-  clusterIP: ` + DNS + `
+  clusterIP: "%s"
   selector: {k8s-app: kube-dns}
   ports:
     - {name: dns, port: 53, protocol: UDP}

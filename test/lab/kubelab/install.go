@@ -1,6 +1,7 @@
 package kubelab
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -74,7 +75,7 @@ func (l *Lab) install(ctx context.Context) error {
 	if err := l.Apply(ctx); err != nil {
 		return err
 	}
-	if err := l.ApplyManifest(ctx, dnsManifest); err != nil {
+	if err := l.ApplyManifest(ctx, fmt.Sprintf(dnsManifest, l.dns())); err != nil {
 		return err
 	}
 	return l.AwaitReady(ctx)
@@ -103,13 +104,13 @@ func (l *Lab) controlPlane() []*Node {
 func (l *Lab) variables() string {
 	var bridges, names []string
 	for _, n := range l.controlPlane() {
-		bridges = append(bridges, n.Address.String())
+		bridges = append(bridges, l.first(n.Address.String(), n.address6()))
 	}
 	for _, n := range l.Nodes {
 		names = append(names, n.Name)
 	}
 	return fmt.Sprintf("BRIDGES=%q ETCD=%s ETCD_NODES=%s NODES=%q\n",
-		strings.Join(bridges, " "), l.Nodes[0].Address, l.Nodes[0].Name, strings.Join(names, " "))
+		strings.Join(bridges, " "), bridges[0], l.Nodes[0].Name, strings.Join(names, " "))
 }
 
 // overlay is the kustomization that the guide tells an operator to write.
@@ -127,13 +128,28 @@ configMapGenerator:
   - {name: coe-bridge-etcd, behavior: merge, envs: [etcd.env]}
 `
 
-// ranges returns the ranges of the families of the cluster.
+// ranges returns the ranges, or the addresses, of the families of the cluster, in their order.
 func (l *Lab) ranges(four, six string) string {
-	if l.cfg.DualStack {
+	switch {
+	case !l.cfg.DualStack:
+		return four
+	case l.cfg.IPv6First:
+		return six + "," + four
+	default:
 		return four + "," + six
+	}
+}
+
+// first returns the text for the first family of the cluster.
+func (l *Lab) first(four, six string) string {
+	if l.cfg.IPv6First {
+		return six
 	}
 	return four
 }
+
+// dns is the cluster IP of the name server.
+func (l *Lab) dns() string { return l.first("10.96.0.10", "fd00:10:96::a") }
 
 // nodeNetwork returns the line of the bridge's configuration file by which nodes have IPv6 addresses.
 func (l *Lab) nodeNetwork() string {
@@ -156,7 +172,7 @@ func (l *Lab) backend() (bridge, agent string) {
 func (l *Lab) writeOverlay() error {
 	var bridges []string
 	for _, n := range l.Nodes {
-		bridges = append(bridges, fmt.Sprintf("https://%s:8181", n.Address))
+		bridges = append(bridges, fmt.Sprintf("https://%s:8181", n.inURL()))
 	}
 	first := l.Nodes[0]
 	bridge, agent := l.backend()
@@ -164,13 +180,24 @@ func (l *Lab) writeOverlay() error {
 		"kustomization.yaml": fmt.Sprintf(overlay, min(2, len(l.Nodes))),
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
 		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n" + agent,
-		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.Address),
+		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.inURL()),
 		"config.yaml": bridge + fmt.Sprintf("etcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
-			first.Address, l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
+			first.inURL(), l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
 	} {
 		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {
 			return fmt.Errorf("write overlay: %w", err)
 		}
+	}
+	if !l.cfg.IPv6First {
+		return nil
+	}
+	etcd := l.checkout.path("deploy/kubernetes/etcd/daemonset.yaml") // as the guide says for such clusters
+	text, err := os.ReadFile(etcd)
+	if err == nil {
+		err = os.WriteFile(etcd, bytes.ReplaceAll(text, []byte("https://$(HOST_IP)"), []byte("https://[$(HOST_IP)]")), 0o644)
+	}
+	if err != nil {
+		return fmt.Errorf("write brackets around the addresses of etcd: %w", err)
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ exec nsenter --net='/run/netns/%s' '%s' "$@"
 func (l *Lab) Bridge() string { return l.dir.path("coe-bridge") }
 
 func (l *Lab) writeBridgeWrapper() error {
-	text := fmt.Sprintf(bridgeWrapper, Password, l.Nodes[0].Address, l.checkout.dir, l.Kubeconfig(), TestImage, l.OVN.Namespace(ovnhost.CentralNamespace), l.Program())
+	text := fmt.Sprintf(bridgeWrapper, Password, l.Nodes[0].inURL(), l.checkout.dir, l.Kubeconfig(), TestImage, l.OVN.Namespace(ovnhost.CentralNamespace), l.Program())
 	if err := os.WriteFile(l.Bridge(), []byte(text), 0o755); err != nil {
 		return fmt.Errorf("write coe-bridge: %w", err)
 	}

@@ -35,9 +35,11 @@ const (
 	// The ranges of a dual-stack cluster beside these.
 	ServiceCIDR6 = "fd00:10:96::/112"
 	PodCIDR6     = "fd00:10:244::/64"
-	// DNS is the cluster IP of the name server.
-	DNS = "10.96.0.10"
 )
+
+// central6 is the address of the central namespace in a dual-stack cluster beside ovnhost.Central. Those of nodes end like their IPv4
+// addresses.
+const central6 = "fd00:31:99::1"
 
 // Config configures a lab.
 type Config struct {
@@ -53,6 +55,8 @@ type Config struct {
 	OpenDaylight odl.Release
 	// DualStack gives nodes, pods and services IPv6 addresses beside the IPv4 addresses, which come first.
 	DualStack bool
+	// IPv6First lets the IPv6 addresses of a dual-stack cluster come first.
+	IPv6First bool
 	// Settings are lines that are added to the bridge's configuration file.
 	Settings []string
 	// Images are additional images for all nodes.

@@ -55,13 +55,17 @@ func (l *Lab) addressesOf(ctx context.Context, n *Node) (string, error) {
 	if !l.cfg.DualStack {
 		return n.Address.String(), nil
 	}
-	bytes := n.Address.As4()
-	six := fmt.Sprintf("fd00:31:99::%d", bytes[3])
-	if _, err := l.OVN.Exec(ctx, n.Name, "ip", "address", "replace", six+"/64", "dev", "br-phy", "nodad"); err != nil {
+	if _, err := l.OVN.Exec(ctx, n.Name, "ip", "address", "replace", n.address6()+"/64", "dev", "br-phy", "nodad"); err != nil {
 		return "", fmt.Errorf("give node %s an IPv6 address: %w", n.Name, err)
 	}
-	return n.Address.String() + "," + six, nil
+	return l.ranges(n.Address.String(), n.address6()), nil
 }
+
+// address6 is the node's IPv6 address in a dual-stack cluster.
+func (n *Node) address6() string { return fmt.Sprintf("fd00:31:99::%d", n.Address.As4()[3]) }
+
+// inURL returns the node's first address, as in a URL.
+func (n *Node) inURL() string { return n.lab.first(n.Address.String(), "["+n.address6()+"]") }
 
 // prepare creates the files of a node.
 func (n *Node) prepare(i int) error {
@@ -76,7 +80,7 @@ func (n *Node) prepare(i int) error {
 			return err
 		}
 	}
-	for name, text := range map[string]string{"containerd.toml": containerdConfig, "kubelet.yaml": kubeletConfig} {
+	for name, text := range map[string]string{"containerd.toml": containerdConfig, "kubelet.yaml": fmt.Sprintf(kubeletConfig, n.lab.dns())} {
 		if err := os.WriteFile(filepath.Join(n.dir, "etc", name), []byte(text), 0o644); err != nil {
 			return err
 		}

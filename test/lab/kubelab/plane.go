@@ -2,6 +2,7 @@ package kubelab
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"path/filepath"
 
@@ -17,6 +18,11 @@ func (l *Lab) Client() *kubernetes.Clientset { return l.client }
 // startControlPlane starts the control plane in the central namespace.
 func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 	in := func(name string) string { return filepath.Join(l.access.dir, name) }
+	if l.cfg.DualStack {
+		if _, err := l.OVN.Exec(ctx, ovnhost.CentralNamespace, "ip", "address", "add", central6+"/64", "dev", "underlay", "nodad"); err != nil {
+			return fmt.Errorf("give the control plane an IPv6 address: %w", err)
+		}
+	}
 	l.Etcd, err = l.launch(ctx, "etcd", nil,
 		"--data-dir="+in("etcd"), "--unsafe-no-fsync", "--log-level=warn",
 		"--listen-client-urls=http://127.0.0.1:2379", "--advertise-client-urls=http://127.0.0.1:2379",
@@ -30,7 +36,7 @@ func (l *Lab) startControlPlane(ctx context.Context) (err error) {
 	}
 	l.APIServer, err = l.launch(ctx, "kube-apiserver", l.apiServerReady, append(args,
 		"--etcd-servers=http://127.0.0.1:2379",
-		"--bind-address=0.0.0.0", "--advertise-address="+ovnhost.Central.String(), "--secure-port=6443",
+		"--bind-address="+l.first("0.0.0.0", "::"), "--advertise-address="+l.first(ovnhost.Central.String(), central6), "--secure-port=6443",
 		"--tls-cert-file="+in(certificateFile), "--tls-private-key-file="+in(keyFile), "--token-auth-file="+in(tokensFile),
 		"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file="+in(keyFile), "--service-account-signing-key-file="+in(keyFile),
 		"--service-cluster-ip-range="+l.ranges(ServiceCIDR, ServiceCIDR6), "--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction",

@@ -53,6 +53,7 @@ type options struct {
 	parallel int
 	backend  string
 	dual     bool           // a dual-stack cluster
+	six      bool           // whose IPv6 addresses come first
 	only     *regexp.Regexp // nil for the tests that must pass
 }
 
@@ -74,6 +75,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.nodes, "nodes", 6, "number of nodes beside the control-plane node, in three zones")
 	flag.StringVar(&o.backend, "backend", onOVN, "what programs the switches: ovn or odl (OpenDaylight)")
 	flag.BoolVar(&o.dual, "dual-stack", true, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, as the tests with IPv6DualStack require; no effect with OpenDaylight, whose cluster has IPv4 alone")
+	flag.BoolVar(&o.six, "ipv6-first", false, "let the IPv6 addresses of the dual-stack cluster come first; for -run IPv6DualStack, as other tests need addresses of load balancers, which are IPv4 alone")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests that must pass", func(text string) error {
 		o.only, err = regexp.Compile(text)
@@ -149,11 +151,11 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		names = append(names, "node"+strconv.Itoa(i+1))
 	}
 	cfg := kubelab.Config{
-		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: o.dual,
+		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: o.dual, IPv6First: o.six,
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	}
 	if o.backend == onODL {
-		cfg.OpenDaylight, cfg.DualStack = odl.Oxygen, false
+		cfg.OpenDaylight, cfg.DualStack, cfg.IPv6First = odl.Oxygen, false, false
 	}
 	lab, err := kubelab.Start(ctx, cfg)
 	if err != nil {
