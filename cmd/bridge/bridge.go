@@ -17,7 +17,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -45,7 +45,7 @@ type Config struct {
 	// NodePools makes every node's pod-cidrs pools of that node.
 	NodePools bool
 	// Nodes says how nodes are joined with the network.
-	Nodes ipam.NodesConfig
+	Nodes ranges.NodesConfig
 	// EgressPort is the TCP port on which the agents of nodes that may hold egress addresses answer the bridge.
 	EgressPort uint16
 	// MTU is the MTU of pod interfaces; 0 lets the node decide.
@@ -150,7 +150,7 @@ func (b *Bridge) origins() []coe.Origin {
 }
 
 // nodes is how nodes are joined with the network by a backend of these kinds.
-func (b *Bridge) nodes(kinds netvirt.KindSet) ipam.NodesConfig {
+func (b *Bridge) nodes(kinds netvirt.KindSet) ranges.NodesConfig {
 	nodes := b.cfg.Nodes.For(kinds, b.cfg.Mapping.Isolated())
 	if b.cfg.Mapping.Separates() {
 		return nodes.Closed()

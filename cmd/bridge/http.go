@@ -14,9 +14,9 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/restconf"
@@ -219,7 +219,7 @@ func (b *Bridge) checkPool(p dhcppool.Pool) error {
 	if b.cfg.Mapping.Isolated() || slices.ContainsFunc(before, func(o dhcppool.Pool) bool { return o.Network == p.Network && o.Subnet == p.Subnet }) {
 		return nil
 	}
-	for addr, n := range ipam.NodeAddresses(b.store.Nodes()) {
+	for addr, n := range ranges.NodeAddresses(b.store.Nodes()) {
 		if p.Subnet.Contains(addr) {
 			return fmt.Errorf("pool %q, subnet %s: contains %s, the address of node %s", p.Network, p.Subnet, addr, n.Identity())
 		}

@@ -2,14 +2,14 @@ package bridge
 
 import (
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
 )
 
 // takers returns what the pools serve, for a backend with settings of the mapping.
-func (b *Bridge) takers(s mapping.Settings) ipam.Takers {
-	return ipam.Takers{Nodes: b.store.Nodes(), Namespaces: b.store.Namespaces(), NodeBlocks: s.Limits.NodeGateways}
+func (b *Bridge) takers(s mapping.Settings) ranges.Takers {
+	return ranges.Takers{Nodes: b.store.Nodes(), Namespaces: b.store.Namespaces(), NodeBlocks: s.Limits.NodeGateways}
 }
 
 // poolsTree has all pools, and what is used of them.

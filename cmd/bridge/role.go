@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -160,7 +161,7 @@ func (s source) Want(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	parts, problems := s.mapper.Scope(scope)
 	if scope == netvirt.Cluster {
 		all := s.allPools()
-		problems = slices.Concat(problems, all.problems, ipam.SmallPools(all.pools, s.takers(s.settings)))
+		problems = slices.Concat(problems, all.problems, ranges.SmallPools(all.pools, s.takers(s.settings)))
 	}
 	return parts, problems
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -167,13 +168,13 @@ func (b *Bridge) allPools() *joinedPools {
 
 // joinPools needs mu.
 func (b *Bridge) joinPools(nodes map[netip.Addr]*coe.Node) *joinedPools {
-	all, problems := ipam.JoinPools(b.cfg.Pools, b.posted, b.reserved(), !b.cfg.Mapping.Isolated())
+	all, problems := ranges.JoinPools(b.cfg.Pools, b.posted, b.reserved(), !b.cfg.Mapping.Isolated())
 	if b.cfg.NodePools {
-		ofNodes, more := ipam.NodePools(nodes, all, b.reserved())
+		ofNodes, more := ranges.NodePools(nodes, all, b.reserved())
 		all, problems = append(all, ofNodes...), append(problems, more...)
 	}
 	cidrs, _ := b.store.ServiceCIDRs()
-	services, more := ipam.ServiceRanges(cidrs, all, b.reserved())
+	services, more := ranges.ServiceRanges(cidrs, all, b.reserved())
 	return &joinedPools{nodes, all, services, append(problems, more...)}
 }
 
@@ -198,7 +199,7 @@ func (b *Bridge) requestable(node netip.Addr, namespace string, addr netip.Addr)
 }
 
 // reserved lists the ranges that no pool may overlap.
-func (b *Bridge) reserved() ipam.Ranges {
+func (b *Bridge) reserved() ranges.List {
 	return b.nodes(b.role.Load().backend.Kinds()).Ranges()
 }
 

@@ -10,13 +10,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 // TestGetGateways: the list of gateways says for each node by which address its pods leave, and whether the gateway works.
 func TestGetGateways(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
-		cfg.Nodes = ipam.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}}
+		cfg.Nodes = ranges.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}}
 	})
 	out, err := run(t, "", "get", "gateways")
 	require.NoError(t, err)

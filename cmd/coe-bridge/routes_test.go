@@ -11,13 +11,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 // Only nodes with a management port have routes, by the family of their addresses. Neighbouring blocks of a node become one prefix.
 func TestRoutes(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
-		cfg.Nodes = ipam.NodesConfig{
+		cfg.Nodes = ranges.NodesConfig{
 			Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 			NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 		}

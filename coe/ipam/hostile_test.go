@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -248,5 +248,5 @@ func TestNamespaceNamedServices(t *testing.T) {
 	w.sync()
 	require.Equal(t, "10.11.0.2", w.address(p))
 	nodes := map[netip.Addr]*coe.Node{addr("10.0.0.8"): {}, addr("10.0.0.9"): {}}
-	require.Empty(t, ipam.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, ipam.Takers{Nodes: nodes, Namespaces: []string{"services"}}))
+	require.Empty(t, ranges.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, ranges.Takers{Nodes: nodes, Namespaces: []string{"services"}}))
 }

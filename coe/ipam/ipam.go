@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -50,7 +51,7 @@ type Config struct {
 	RDFrom, RDTo uint32
 
 	// Nodes says how nodes are joined with the network.
-	Nodes NodesConfig
+	Nodes ranges.NodesConfig
 	// VIPs stores the claims of services' addresses. It is apart from the Assigner's own
 	// Journal because earlier releases cannot read claims. If nil, claims are not stored.
 	VIPs Journal

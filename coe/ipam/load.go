@@ -158,7 +158,7 @@ func (a *Assigner) restoreNodes(j *journalled) {
 		a.numbers[n.Node] = n
 	}
 	for _, n := range j.networks {
-		if !a.cfg.Nodes.joined() {
+		if !a.cfg.Nodes.Joined() {
 			a.orphans = append(a.orphans, networksRecord)
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -151,24 +152,6 @@ func TestNetworksOfServiceCIDRs(t *testing.T) {
 	require.Nil(t, w.assigner.RefuseEgress(addr("10.170.1.1")))
 }
 
-func TestServiceRanges(t *testing.T) {
-	cidrs := []*coe.ServiceCIDR{
-		{UID: "1", Name: "kubernetes", CIDRs: prefixes("10.96.0.0/16", "fd00:96::/108")},
-		{UID: "2", Name: "nodes", CIDRs: prefixes("100.96.3.0/24")},
-		{UID: "3", Name: "pods", CIDRs: prefixes("10.11.3.0/24", "10.99.0.0/16")},
-	}
-	pools := []dhcppool.Pool{
-		{Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/16")}, {Network: coe.ServicePool, Subnet: netip.MustParsePrefix("10.96.0.0/24")},
-	}
-	reserved := ipam.Ranges{{Prefix: netip.MustParsePrefix("100.96.0.0/16"), Use: "the node network"}, {Prefix: netip.MustParsePrefix("10.96.0.0/12"), Services: true}}
-	ranges, problems := ipam.ServiceRanges(cidrs, pools, reserved)
-	require.Equal(t, prefixes("10.96.0.0/16", "fd00:96::/108", "10.99.0.0/16"), ranges)
-	require.Len(t, problems, 2)
-	require.Equal(t, "nodes do not reach its range 100.96.3.0/24: it overlaps 100.96.0.0/16, the range of the node network; use another range", problems[0].Message)
-	require.Equal(t, "pods", problems[1].Name)
-	require.Contains(t, problems[1].Message, `10.11.3.0/24: it overlaps 10.11.0.0/16 of pool "default"`)
-}
-
 func TestNumbersAfterALostJournal(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
@@ -224,7 +207,7 @@ func TestNetworksOfIsolatedNamespaces(t *testing.T) {
 
 // TestNodesOfBackends: nodes lead to services if the backend has none, and only without isolation.
 func TestNodesOfBackends(t *testing.T) {
-	cfg := ipam.NodesConfig{
+	cfg := ranges.NodesConfig{
 		Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 		NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 // nodeOwner is the owner of the addresses that are held for a node.
@@ -25,7 +26,7 @@ func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
 // The store does not know agents from other clients. The bridge refuses an agent's
 // request before it is written, see agents.Admit in cmd/bridge.
 func (c *claim) permit(network string, addr netip.Addr) *coe.Refusal {
-	if in := c.cfg.Nodes.Ranges().find(addr); in != nil && in.Namespace != c.pod.Namespace {
+	if in := c.cfg.Nodes.Ranges().Find(addr); in != nil && in.Namespace != c.pod.Namespace {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf("%s is in %s; send another ip-address", addr, in)}
 	}
 	if n := c.seen.addresses[addr]; n != nil {
@@ -44,7 +45,7 @@ func (c *claim) permit(network string, addr netip.Addr) *coe.Refusal {
 // nodesSeen has the data from which followNodes worked last.
 type nodesSeen struct {
 	nodes     map[netip.Addr]*coe.Node // of the Store, which replaces the map when nodes change
-	addresses map[netip.Addr]*coe.Node // NodeAddresses
+	addresses map[netip.Addr]*coe.Node // ranges.NodeAddresses
 	complete  bool
 	unasked   bool
 }
@@ -56,7 +57,7 @@ func (r *round) followNodes() {
 	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
 		return
 	}
-	r.seen = &nodesSeen{nodes, NodeAddresses(nodes), r.complete, r.unasked}
+	r.seen = &nodesSeen{nodes, ranges.NodeAddresses(nodes), r.complete, r.unasked}
 	r.claimNodes()
 	r.holdNodes()
 }
@@ -120,7 +121,7 @@ func (r *round) holdNodes() {
 // takeFromNode releases a cluster address that is held for a node. A service must get its address
 // even if a node reports the same address.
 func (r *round) takeFromNode(addr netip.Addr) {
-	if r.held[addr] == "" || !r.cfg.Nodes.Ranges().clusterAddress(addr) {
+	if r.held[addr] == "" || !r.cfg.Nodes.Ranges().ClusterAddress(addr) {
 		return
 	}
 	r.alloc.Release(serviceDomain, addr)
@@ -130,7 +131,7 @@ func (r *round) takeFromNode(addr netip.Addr) {
 
 // misaddressed returns the other use of the address of a node, or an empty text.
 func (r *round) misaddressed(addr netip.Addr) string {
-	if in := r.cfg.Nodes.Ranges().find(addr); in != nil {
+	if in := r.cfg.Nodes.Ranges().Find(addr); in != nil {
 		return fmt.Sprintf("is in %s", in)
 	}
 	if r.held[addr] == "" {

@@ -7,180 +7,9 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
-
-// Range is a range of addresses with a fixed use.
-type Range struct {
-	netip.Prefix
-	Use string // "the node network", "cluster addresses"
-	// Services is set for ranges of cluster addresses.
-	Services bool
-	// Namespace has the range for its own pods; empty if no pods may have addresses of it.
-	Namespace string
-}
-
-func (r Range) String() string { return fmt.Sprintf("%s, the range of %s", r.Prefix, r.Use) }
-
-// Ranges are ranges of addresses with a fixed use.
-type Ranges []Range
-
-// NodesConfig says how nodes are joined with the network.
-type NodesConfig struct {
-	// Network has the IPv4 addresses of nodes' management ports; its zero value leaves nodes
-	// without one. NetworkIPv6 has their IPv6 addresses, at least as many; its zero value leaves them without.
-	Network, NetworkIPv6 coe.NodeNetwork
-	// Ports is set if nodes have a port in each of their elan-instances instead.
-	Ports bool
-	// Balance is set if nodes lead pods to services, because the backend does not; see coe.Networks.
-	Balance bool
-	// Pods and Services are ranges outside the pools from which pods and services may
-	// request addresses, and that nodes reach. The address in a pod's status must be of a
-	// pool or of Pods.
-	Pods, Services []netip.Prefix
-	// External are the ranges that allow external addresses of Kubernetes services.
-	External []netip.Prefix
-	// NodePorts are the ports on which nodes with a management port answer for services; see
-	// ServedPorts.
-	NodePorts coe.PortRange
-	// HostPorts are the ports of nodes that pods may request; see ServedHostPorts. None is in NodePorts.
-	HostPorts []coe.PortRange
-	// NoMasquerade are the destinations outside the cluster to which pods keep their address. The
-	// outside routes the addresses of pods to their nodes.
-	NoMasquerade []netip.Prefix
-	// Reserved are ranges that the network uses for its own links.
-	Reserved []netip.Prefix
-	// Physical are the physical networks of namespaces.
-	Physical coe.PhysicalNetworks
-}
-
-// joined reports whether nodes are joined with the network.
-func (c NodesConfig) joined() bool { return c.Network.IsValid() || c.Ports }
-
-// ManagementPorts reports whether nodes have management ports.
-func (c NodesConfig) ManagementPorts() bool { return c.Network.IsValid() }
-
-// HasIPv6 reports whether nodes have IPv6 addresses in the network of the pods.
-func (c NodesConfig) HasIPv6() bool { return c.NetworkIPv6.IsValid() || c.Ports }
-
-// ServedPorts returns the ports on which nodes answer for services: none without a management port.
-func (c NodesConfig) ServedPorts() coe.PortRange {
-	if !c.ManagementPorts() {
-		return coe.PortRange{}
-	}
-	return c.NodePorts
-}
-
-// ServedHostPorts returns the ports on which nodes answer for pods: none without a management port.
-func (c NodesConfig) ServedHostPorts() []coe.PortRange {
-	if !c.ManagementPorts() {
-		return nil
-	}
-	return c.HostPorts
-}
-
-// For adapts the settings to a backend of these kinds. Nodes have management ports or, if
-// namespaces are isolated, ports in elan-instances. They are not joined if the backend has no
-// such kind.
-func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
-	joins, balances := kinds.Has(netvirt.KindManagementPort), kinds.Has(netvirt.KindServiceVIP)
-	if joins && balances {
-		c.Reserved = coe.LinkRanges()
-	}
-	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
-		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)
-	}
-	if c.Balance = joins && !isolated && !balances; c.Balance {
-		c.NetworkIPv6 = coe.NodeNetwork{} // nodes lead to services of IPv4 only
-	}
-	if isolated || !joins {
-		c.Network, c.NetworkIPv6, c.NoMasquerade = coe.NodeNetwork{}, coe.NodeNetwork{}, nil
-	}
-	return c
-}
-
-// Closed returns the settings for nodes that lead nobody to pods, because namespaces are isolated by other means than networks
-// of their own.
-func (c NodesConfig) Closed() NodesConfig {
-	c.NodePorts, c.HostPorts, c.NoMasquerade = coe.PortRange{}, nil, nil
-	return c
-}
-
-// Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
-// may overlap. The subnets of a physical network are for the pods of its namespace alone.
-func (c NodesConfig) Ranges() (all Ranges) {
-	for _, n := range []coe.NodeNetwork{c.Network, c.NetworkIPv6} {
-		if n.IsValid() {
-			all = append(all, Range{Prefix: n.Prefix, Use: "the node network (--node-network)"})
-		}
-	}
-	for _, p := range c.Reserved {
-		all = append(all, Range{Prefix: p, Use: "the network's own links"})
-	}
-	for _, p := range c.Services {
-		all = append(all, Range{Prefix: p, Use: "cluster addresses (--service-network)", Services: true})
-	}
-	for _, n := range c.Physical {
-		for _, s := range n.Subnets {
-			all = append(all, Range{Prefix: s, Use: fmt.Sprintf("physical network %s of namespace %s (--physical-network)", &n, n.Namespace), Namespace: n.Namespace})
-		}
-	}
-	return all
-}
-
-// find returns the range that contains an address, or nil.
-func (r Ranges) find(addr netip.Addr) *Range {
-	for n := range r {
-		if r[n].Contains(addr) {
-			return &r[n]
-		}
-	}
-	return nil
-}
-
-// clusterAddress reports whether an address is in a range of cluster addresses.
-func (r Ranges) clusterAddress(addr netip.Addr) bool {
-	in := r.find(addr)
-	return in != nil && in.Services
-}
-
-// Refuse returns an error if a pool overlaps a range with another use.
-func (r Ranges) Refuse(p dhcppool.Pool) error {
-	for _, one := range r {
-		if one.Overlaps(p.Subnet) && (!one.Services || p.Network != coe.ServicePool) && !one.has(p) {
-			return fmt.Errorf("pool %q, subnet %s: overlaps %s", p.Network, p.Subnet, one)
-		}
-	}
-	return nil
-}
-
-// has reports whether a pool serves the pods of the range's namespace alone.
-func (r Range) has(p dhcppool.Pool) bool {
-	switch p.Network {
-	case dhcppool.DefaultNetwork, coe.ServicePool:
-		return false
-	case r.Namespace:
-		return true
-	}
-	_, namespace, err := netvirt.ParseELANName(p.Network)
-	return err == nil && r.Namespace != "" && namespace == r.Namespace
-}
-
-// NodeAddresses returns all addresses of nodes, with the node of each.
-func NodeAddresses(nodes map[netip.Addr]*coe.Node) map[netip.Addr]*coe.Node {
-	all := make(map[netip.Addr]*coe.Node, len(nodes))
-	for _, n := range nodes {
-		for _, a := range n.FurtherIPs() {
-			if before := all[a]; before == nil || n.Identity() < before.Identity() {
-				all[a] = n // nodes behind one address share it
-			}
-		}
-	}
-	// the node's own address takes precedence over a further address of another node
-	maps.Copy(all, nodes)
-	return all
-}
 
 // useEgress is the use of an egress address.
 const useEgress = "an EgressIP"
@@ -188,14 +17,14 @@ const useEgress = "an EgressIP"
 // reserved are the addresses that no service may have as an external address.
 type reserved struct {
 	nodes  map[netip.Addr]string // the node of each address
-	ranges Ranges
+	ranges ranges.List
 }
 
 // newReserved collects the addresses that the settings, the pools, the ServiceCIDRs, the nodes and the EgressIPs reserve.
 func newReserved(cfg Config, pools []dhcppool.Pool, services []netip.Prefix, nodes map[netip.Addr]*coe.Node, egress []*coe.EgressIP) reserved {
 	v := reserved{nodes: map[netip.Addr]string{}, ranges: cfg.Nodes.Ranges()}
 	add := func(p netip.Prefix, use string, services bool) {
-		v.ranges = append(v.ranges, Range{Prefix: p, Use: use, Services: services})
+		v.ranges = append(v.ranges, ranges.Range{Prefix: p, Use: use, Services: services})
 	}
 	for _, p := range cfg.Nodes.Pods {
 		add(p, "pods", false)
@@ -210,8 +39,8 @@ func newReserved(cfg Config, pools []dhcppool.Pool, services []netip.Prefix, nod
 			add(p.Subnet, "pods", false)
 		}
 	}
-	for addr, n := range NodeAddresses(nodes) {
-		if !cfg.Nodes.Ranges().clusterAddress(addr) {
+	for addr, n := range ranges.NodeAddresses(nodes) {
+		if !cfg.Nodes.Ranges().ClusterAddress(addr) {
 			v.nodes[addr] = n.HostName
 		}
 	}
@@ -234,15 +63,15 @@ func (v reserved) equal(o reserved) bool {
 
 // clusterIP returns the reason why an address cannot be a cluster address, or nil.
 func (v reserved) clusterIP(addr netip.Addr) *coe.Refusal {
-	return v.refuse("cluster address", addr, func(r Range) bool { return r.Use != "pods" && !r.Services })
+	return v.refuse("cluster address", addr, func(r ranges.Range) bool { return r.Use != "pods" && !r.Services })
 }
 
 // external returns the reason why an address cannot be an external address, or nil.
 func (v reserved) external(addr netip.Addr) *coe.Refusal {
-	return v.refuse("external address", addr, func(Range) bool { return true })
+	return v.refuse("external address", addr, func(ranges.Range) bool { return true })
 }
 
-func (v reserved) refuse(what string, addr netip.Addr, counts func(Range) bool) *coe.Refusal {
+func (v reserved) refuse(what string, addr netip.Addr, counts func(ranges.Range) bool) *coe.Refusal {
 	if !coe.Routable(addr) {
 		return &coe.Refusal{Reason: coe.AddressInvalid, Message: fmt.Sprintf(
 			"%s %s is a loopback, link-local, multicast or unspecified address; send another", what, addr)}
@@ -267,7 +96,7 @@ func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
 	if n := a.store.Nodes()[addr]; n != nil {
 		v.nodes[addr] = n.HostName
 	}
-	if refused := v.refuse("egress address", addr, func(r Range) bool { return r.Use != useEgress }); refused != nil {
+	if refused := v.refuse("egress address", addr, func(r ranges.Range) bool { return r.Use != useEgress }); refused != nil {
 		return refused
 	}
 	if of := a.atGateway(addr); of != "" {

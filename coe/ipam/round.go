@@ -75,7 +75,7 @@ func (r *round) run(ctx context.Context) error {
 	r.settleDamage()
 	r.followDHCP()
 	r.followNodes()
-	if r.cfg.Nodes.joined() {
+	if r.cfg.Nodes.Joined() {
 		r.followNetworks()
 	}
 	r.vips.freed = false

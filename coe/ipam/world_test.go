@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -81,7 +82,7 @@ func (w *world) restart() {
 func (w *world) newAssigner() *ipam.Assigner {
 	cfg := ipam.Config{
 		Isolated: w.isolated, NodeBlocks: w.nodeBlocks, VNIFrom: min(w.vnis, 1), VNITo: w.vnis,
-		Nodes: ipam.NodesConfig{
+		Nodes: ranges.NodesConfig{
 			Network: w.nodes, Ports: w.nodePorts, Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")},
 			NoMasquerade: w.noMasquerade, External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}, NodePorts: coe.PortRange{First: 30000, Last: 32767},
 			Physical: w.physical,

@@ -46,7 +46,7 @@ type PoolUse struct {
 	Subnet  netip.Prefix `json:"subnet"`
 	Blocks  int          `json:"blocks"` // that are in use
 	Pods    int          `json:"pods"`   // that have an address of the pool
-	// Fit is the number of pods that fit in a new cluster with these nodes and namespaces; see ipam.Takers. It is an estimate.
+	// Fit is the number of pods that fit in a new cluster with these nodes and namespaces; see ranges.Takers. It is an estimate.
 	Fit int64 `json:"fit"`
 }
 

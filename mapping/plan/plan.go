@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
@@ -67,14 +68,14 @@ type Config struct {
 	// NodePools makes every node's pod-cidrs pools of that node.
 	NodePools bool
 	// Nodes says how nodes are joined with the network.
-	Nodes ipam.NodesConfig
+	Nodes ranges.NodesConfig
 	// Running has the objects of the running cluster to which the documents are applied; nil if
 	// the network is empty.
 	Running *manifest.Set
 }
 
 // nodes is how nodes are joined with the network by a backend of all kinds.
-func (c Config) nodes() ipam.NodesConfig {
+func (c Config) nodes() ranges.NodesConfig {
 	nodes := c.Nodes.For(netvirt.NewKindSet(netvirt.Kinds()...), c.Mapping.Isolated())
 	if c.Mapping.Separates() {
 		return nodes.Closed()
@@ -278,11 +279,11 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	var refused []coe.Problem
 	if n.cfg.NodePools {
 		var ofNodes []dhcppool.Pool
-		ofNodes, refused = ipam.NodePools(n.store.Nodes(), pools, n.cfg.nodes().Ranges())
+		ofNodes, refused = ranges.NodePools(n.store.Nodes(), pools, n.cfg.nodes().Ranges())
 		pools = slices.Concat(pools, ofNodes)
 	}
 	n.allPools = pools
-	refused = append(refused, ipam.SmallPools(pools, n.takers())...)
+	refused = append(refused, ranges.SmallPools(pools, n.takers())...)
 	if err := n.choose(ctx, in, pools); err != nil {
 		return s, err
 	}
@@ -296,8 +297,8 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 }
 
 // takers returns what the pools serve.
-func (n *network) takers() ipam.Takers {
-	return ipam.Takers{Nodes: n.store.Nodes(), Namespaces: n.store.Namespaces(), NodeBlocks: n.cfg.Mapping.Limits.NodeGateways}
+func (n *network) takers() ranges.Takers {
+	return ranges.Takers{Nodes: n.store.Nodes(), Namespaces: n.store.Namespaces(), NodeBlocks: n.cfg.Mapping.Limits.NodeGateways}
 }
 
 // state maps the network.

@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
@@ -55,7 +55,7 @@ var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), ne
 // status. The problems say why the pod has no rows, if it has none.
 func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping.Settings, namespace, name string) (*PolicyRows, []coe.Problem, error) {
 	settings.Limits = ovn.Limits(ovn.LayoutELAN)
-	n := newNetwork(Config{Mapping: settings, Nodes: ipam.NodesConfig{Pods: everywhere}})
+	n := newNetwork(Config{Mapping: settings, Nodes: ranges.NodesConfig{Pods: everywhere}})
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list rows of policies: %w", err)

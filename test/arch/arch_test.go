@@ -28,7 +28,8 @@ var rules = map[string]rule{
 	"coe":                         {nil, nil, "entities know no protocol"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
-	"coe/ipam":                    {[]string{"coe", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
+	"coe/ranges":                  {[]string{"coe", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
+	"coe/ipam":                    {[]string{"coe", "coe/ranges", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
@@ -59,7 +60,7 @@ var rules = map[string]rule{
 	},
 	"mapping/plan": {
 		[]string{
-			"coe", "coe/ipam", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn", "mapping/backend/ovn/nb",
+			"coe", "coe/ipam", "coe/ranges", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn", "mapping/backend/ovn/nb",
 			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "yang",
 		}, nil,
 		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
@@ -206,7 +207,7 @@ var rules = map[string]rule{
 	"restconf/client": {[]string{"yang", "restconf/stream", "restconf/wire"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
 	"cmd/bridge": {
 		[]string{
-			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "dhcppool",
+			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "dhcppool",
 			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
 			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},
@@ -224,7 +225,7 @@ var rules = map[string]rule{
 		"the root command; knows only its commands",
 	},
 	"cmd/coe-bridge/flags": {
-		[]string{"cmd/bridge", "coe", "coe/ipam", "dhcppool", "files", "mapping", "mapping/backend/odl", "mapping/backend/ovn", "restconf/client"},
+		[]string{"cmd/bridge", "coe", "coe/ranges", "dhcppool", "files", "mapping", "mapping/backend/odl", "mapping/backend/ovn", "restconf/client"},
 		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "sigs.k8s.io/yaml"},
 		"turns flags into settings; runs nothing",
 	},

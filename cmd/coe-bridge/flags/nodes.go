@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -82,7 +82,7 @@ func (f *Nodes) Register(cmd *cobra.Command) {
 }
 
 // Config returns the settings. They must not overlap the pools.
-func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ipam.NodesConfig, err error) {
+func (f *Nodes) Config(pools []dhcppool.Pool) (cfg ranges.NodesConfig, err error) {
 	if cfg.Pods, err = parsePrefixes("pod-network", f.pods); err != nil {
 		return cfg, err
 	}
@@ -124,7 +124,7 @@ func (f *Nodes) prefixes() ([]netip.Prefix, error) {
 }
 
 // setNetwork sets the networks of the nodes.
-func (f *Nodes) setNetwork(cfg *ipam.NodesConfig, pools []dhcppool.Pool) error {
+func (f *Nodes) setNetwork(cfg *ranges.NodesConfig, pools []dhcppool.Pool) error {
 	if f.network == "" {
 		if len(cfg.NoMasquerade) > 0 {
 			return errors.New("--no-masquerade needs --node-network: without management ports pods do not leave the cluster through nodes")
@@ -172,7 +172,7 @@ func parsePrefixes(flag string, texts []string) ([]netip.Prefix, error) {
 
 // CheckEgressPort returns an error for a port on which agents cannot answer the bridge, or that nodes use otherwise. The
 // bridge asks the next port too, on which nothing must listen.
-func CheckEgressPort(port uint16, nodes ipam.NodesConfig) error {
+func CheckEgressPort(port uint16, nodes ranges.NodesConfig) error {
 	if port == 0 || port == math.MaxUint16 {
 		return fmt.Errorf("--egress-port %d: want a port from 1 to 65534, because the bridge asks the next port too", port)
 	}

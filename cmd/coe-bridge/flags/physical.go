@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 )
 
 // SetPhysical adds physical networks to the settings of nodes. It returns an error if a subnet of one has another use: a pool of
 // another namespace, or a range of nodes or services.
-func SetPhysical(nodes *ipam.NodesConfig, all coe.PhysicalNetworks, pools []dhcppool.Pool) error {
+func SetPhysical(nodes *ranges.NodesConfig, all coe.PhysicalNetworks, pools []dhcppool.Pool) error {
 	for _, p := range all {
 		for _, subnet := range p.Subnets {
 			for _, r := range nodes.Ranges() {
@@ -23,7 +23,7 @@ func SetPhysical(nodes *ipam.NodesConfig, all coe.PhysicalNetworks, pools []dhcp
 		}
 	}
 	nodes.Physical = all
-	physical := slices.DeleteFunc(nodes.Ranges(), func(r ipam.Range) bool { return r.Namespace == "" })
+	physical := slices.DeleteFunc(nodes.Ranges(), func(r ranges.Range) bool { return r.Namespace == "" })
 	for _, pool := range pools {
 		if err := physical.Refuse(pool); err != nil {
 			return fmt.Errorf("--pool: %w, whose pods are elsewhere: choose another pool, or another subnet", err)

@@ -17,8 +17,8 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
@@ -51,7 +51,7 @@ func newTenants(t *testing.T) *tenants {
 		require.NoError(t, err)
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
 		cfg.Pools = []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.32.0.0/16")}}
-		cfg.Nodes = ipam.NodesConfig{
+		cfg.Nodes = ranges.NodesConfig{
 			Network:  coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 			Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},

@@ -21,8 +21,8 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
@@ -96,7 +96,7 @@ func (c *cluster) watched(cfg *bridge.Config) {
 	api, err := kube.Connect(c.Kubeconfig(), "test", cfg.Log)
 	require.NoError(c.t, err)
 	cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
-	cfg.Nodes = ipam.NodesConfig{
+	cfg.Nodes = ranges.NodesConfig{
 		Network:  coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 		Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	}

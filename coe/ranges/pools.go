@@ -1,4 +1,4 @@
-package ipam
+package ranges
 
 import (
 	"cmp"
@@ -14,7 +14,7 @@ import (
 // reserved range. A pool that overlaps is left out and is a problem. Such a pool was posted before
 // the settings changed, because a POST of a pool that overlaps is refused. shared says that all
 // pools have one address space.
-func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
+func JoinPools(first, others []dhcppool.Pool, reserved List, shared bool) (pools []dhcppool.Pool, problems []coe.Problem) {
 	pools = slices.Concat(first, others)
 	if !slices.ContainsFunc(others, func(p dhcppool.Pool) bool { return reserved.Refuse(p) != nil }) && dhcppool.Validate(pools, shared) == nil {
 		return pools, nil
@@ -40,7 +40,7 @@ func JoinPools(first, others []dhcppool.Pool, reserved Ranges, shared bool) (poo
 // NodePools returns a pool for each pod-cidr of a node, which serves the pods on the node.
 // A pod-cidr that overlaps a reserved range, a pool of others, or a pod-cidr of a node with a
 // lower address is left out and is a problem.
-func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved Ranges) (pools []dhcppool.Pool, problems []coe.Problem) {
+func NodePools(nodes map[netip.Addr]*coe.Node, others []dhcppool.Pool, reserved List) (pools []dhcppool.Pool, problems []coe.Problem) {
 	type cidr struct {
 		netip.Prefix
 		node *coe.Node

@@ -1,4 +1,4 @@
-package ipam
+package ranges
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 
 // ServiceRanges returns the ranges of ServiceCIDRs. A range that overlaps a reserved one or a pool, and that is not of
 // cluster addresses, is left out and is a problem: nodes would lead pods' packets elsewhere.
-func ServiceRanges(all []*coe.ServiceCIDR, pools []dhcppool.Pool, reserved Ranges) (ranges []netip.Prefix, problems []coe.Problem) {
+func ServiceRanges(all []*coe.ServiceCIDR, pools []dhcppool.Pool, reserved List) (ranges []netip.Prefix, problems []coe.Problem) {
 	for _, c := range all {
 		for _, p := range c.CIDRs {
 			if why := taken(p, pools, reserved); why != "" {
@@ -28,7 +28,7 @@ func ServiceRanges(all []*coe.ServiceCIDR, pools []dhcppool.Pool, reserved Range
 }
 
 // taken returns what other use a range of services has; empty if it has none.
-func taken(p netip.Prefix, pools []dhcppool.Pool, reserved Ranges) string {
+func taken(p netip.Prefix, pools []dhcppool.Pool, reserved List) string {
 	if i := slices.IndexFunc(reserved, func(r Range) bool { return !r.Services && r.Overlaps(p) }); i >= 0 {
 		return reserved[i].String()
 	}

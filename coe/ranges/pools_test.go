@@ -1,4 +1,4 @@
-package ipam_test
+package ranges_test
 
 import (
 	"net/netip"
@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -20,13 +20,13 @@ func TestNodePools(t *testing.T) {
 		return n
 	}
 	posted := []dhcppool.Pool{{Network: "shop", Subnet: netip.MustParsePrefix("10.244.9.0/25")}}
-	pools, problems := ipam.NodePools(map[netip.Addr]*coe.Node{
-		addr("192.168.33.11"): node("a", "10.244.1.0/24", "fd00:1::/64"),
-		addr("192.168.33.12"): node("b", "10.244.2.0/24"),
-		addr("192.168.33.13"): node("c", "10.244.1.128/25"),
-		addr("192.168.33.14"): node("d", "10.244.9.0/24"),
-		addr("192.168.33.15"): node("e", "10.244.5.1/32"),
-		addr("192.168.33.16"): node("f"),
+	pools, problems := ranges.NodePools(map[netip.Addr]*coe.Node{
+		netip.MustParseAddr("192.168.33.11"): node("a", "10.244.1.0/24", "fd00:1::/64"),
+		netip.MustParseAddr("192.168.33.12"): node("b", "10.244.2.0/24"),
+		netip.MustParseAddr("192.168.33.13"): node("c", "10.244.1.128/25"),
+		netip.MustParseAddr("192.168.33.14"): node("d", "10.244.9.0/24"),
+		netip.MustParseAddr("192.168.33.15"): node("e", "10.244.5.1/32"),
+		netip.MustParseAddr("192.168.33.16"): node("f"),
 	}, posted, nil)
 	require.Equal(t, []dhcppool.Pool{
 		{Network: "192.168.33.11", Subnet: netip.MustParsePrefix("10.244.1.0/24")},
@@ -46,15 +46,12 @@ func TestNodePools(t *testing.T) {
 }
 
 func TestJoinPools(t *testing.T) {
-	pool := func(network, subnet string) dhcppool.Pool {
-		return dhcppool.Pool{Network: network, Subnet: netip.MustParsePrefix(subnet)}
-	}
 	first := []dhcppool.Pool{pool("default", "10.11.0.0/16")}
 	apart, over := pool("shop", "10.12.0.0/16"), pool("web", "10.11.3.0/24")
-	pools, problems := ipam.JoinPools(first, []dhcppool.Pool{apart}, nil, true)
+	pools, problems := ranges.JoinPools(first, []dhcppool.Pool{apart}, nil, true)
 	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools)
 	require.Empty(t, problems)
-	pools, problems = ipam.JoinPools(first, []dhcppool.Pool{over, apart}, nil, true)
+	pools, problems = ranges.JoinPools(first, []dhcppool.Pool{over, apart}, nil, true)
 	require.Equal(t, []dhcppool.Pool{first[0], apart}, pools, "a pool that overlaps a pool of the settings serves no pod")
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.PoolOverlaps, problems[0].Reason)
