@@ -14,7 +14,7 @@ ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -vet=off -count=1 -p 1 -timeout 40m 
 # need nothing.
 # Packages that take long come first.
 PLAIN      := ./cni/agent ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
-	./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
+	./test/suite/csit ./test/suite/ovncluster ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
 # Those of the other packages that take long.
 LONG       := ./test/suite/kubernetes ./mapping/backend/ovn ./mapping/backend/odl
 export CGO_ENABLED = 0

@@ -431,6 +431,11 @@ func brokenSouthbound(n *node) {
 		require.Contains(n.t, found.Found, key+" is \""+strings.Trim(interval, `"`)+`"`)
 		require.Contains(n.t, found.Mend, key+"=30000")
 	}
+	set("ssl:192.0.2.1:6642,ssl:192.0.2.2:6642") // ovn-controller has others to go to
+	for interval, want := range map[string]doctor.Level{"9999": doctor.Warning, "10000": ""} {
+		n.vsctl("--no-wait", "set", "Open_vSwitch", ".", key+"="+interval)
+		require.Equal(n.t, want, ill(doctor.Examine(n.t.Context(), n.config()))["southbound database"].Level, interval)
+	}
 	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", key+"=30000")
 	defer n.vsctl("--no-wait", "remove", "Open_vSwitch", ".", "external_ids", "ovn-remote-probe-interval")
 	for remote, want := range map[string]doctor.Level{

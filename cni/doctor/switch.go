@@ -184,8 +184,12 @@ func (c *Config) controller(ctx context.Context) (string, error) {
 }
 
 // leastProbe is the minimum for external_ids:ovn-remote-probe-interval, in milliseconds. Busy machines are silent for some seconds.
-// After a reconnection, ovn-controller installs all flows again.
-const leastProbe = 30000
+// After a reconnection, ovn-controller installs all flows again. With several remotes it is leastProbeOfMany, because a member that
+// is away must be left.
+const (
+	leastProbe       = 30000
+	leastProbeOfMany = 10000
+)
 
 // southbound checks that traffic with the southbound database is encrypted, and that ovn-controller is patient with it. Anyone who
 // can change that traffic, or write to the database, controls the network of all pods.
@@ -202,9 +206,13 @@ func (c *Config) southbound(ctx context.Context) (string, error) {
 		}
 	}
 	const key = "ovn-remote-probe-interval"
-	if interval, err := strconv.Atoi(settings[key]); (err != nil || interval < leastProbe) && len(remotes) > 0 {
+	least := leastProbe
+	if len(remotes) > 1 {
+		least = leastProbeOfMany
+	}
+	if interval, err := strconv.Atoi(settings[key]); (err != nil || interval < least) && len(remotes) > 0 {
 		return "", warning(fmt.Errorf("external_ids:%s is %q: ovn-controller leaves a database that is silent for twice as many milliseconds (5000 if nothing is set), and pods lose packets when it returns", key, settings[key]),
-			fmt.Sprintf("run ovs-vsctl set Open_vSwitch . external_ids:%s=%d", key, leastProbe))
+			fmt.Sprintf("run ovs-vsctl set Open_vSwitch . external_ids:%s=%d", key, least))
 	}
 	return "no unencrypted traffic leaves this node", nil
 }

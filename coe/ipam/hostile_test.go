@@ -12,8 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ranges"
-	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -240,13 +238,11 @@ func TestManyExternalClaims(t *testing.T) {
 }
 
 // TestNamespaceNamedServices: a namespace has the name of the pool of services. Its pods get no
-// addresses of that pool, and the pool does not count as a pool of the namespace.
+// addresses of that pool.
 func TestNamespaceNamedServices(t *testing.T) {
 	w := newWorld(t, pool("services", "10.97.0.0/24", "", "", ""), pool("default", "10.11.0.0/24", "", "", ""))
 	p := newPod("p", "10.0.0.9", in("services"))
 	w.put(p)
 	w.sync()
 	require.Equal(t, "10.11.0.2", w.address(p))
-	nodes := map[netip.Addr]*coe.Node{addr("10.0.0.8"): {}, addr("10.0.0.9"): {}}
-	require.Empty(t, ranges.SmallPools([]dhcppool.Pool{pool("services", "10.97.0.0/29", "", "", "")}, ranges.Takers{Nodes: nodes, Namespaces: []string{"services"}}))
 }

@@ -9,9 +9,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
-	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 func (w *world) putNodes(addresses ...string) {
@@ -203,21 +201,4 @@ func TestNetworksOfIsolatedNamespaces(t *testing.T) {
 		require.True(t, w.store.Cluster().Networks.Isolated)
 		require.Contains(t, string(w.journal.records["networks/"]), `"isolated":true`)
 	}
-}
-
-// TestNodesOfBackends: nodes lead to services if the backend has none, and only without isolation.
-func TestNodesOfBackends(t *testing.T) {
-	cfg := ranges.NodesConfig{
-		Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
-		NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
-	}
-	nodes := []netvirt.Kind{netvirt.KindManagementPort, netvirt.KindNodePort}
-	without, with := netvirt.NewKindSet(nodes...), netvirt.NewKindSet(append(nodes, netvirt.KindServiceVIP)...)
-	require.True(t, cfg.For(without, false).Balance)
-	require.False(t, cfg.For(without, false).HasIPv6(), "nodes lead to services of IPv4 only")
-	require.True(t, cfg.For(without, false).ManagementPorts())
-	require.Empty(t, cfg.For(without, false).Reserved, "OVN alone has links of its own")
-	require.False(t, cfg.For(without, true).Balance)
-	require.False(t, cfg.For(with, false).Balance)
-	require.True(t, cfg.For(with, false).HasIPv6())
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 func onNodes(protocol string, port uint16) func(*coe.Service) {
@@ -113,17 +112,8 @@ func TestManyNodePorts(t *testing.T) {
 	require.Contains(t, w.holds("a"), "0.0.0.0 udp32000")
 }
 
-// TestNodePortsOfNobody: if nodes have no management port, or the operator gives no range, node ports are
-// neither claimed nor refused.
+// TestNodePortsOfNobody: if nodes serve no ports, node ports are neither claimed nor refused.
 func TestNodePortsOfNobody(t *testing.T) {
-	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
-	ports := coe.PortRange{First: 30000, Last: 32767}
-	require.Equal(t, ports, ranges.NodesConfig{Network: network, NodePorts: ports}.ServedPorts())
-	require.Zero(t, ranges.NodesConfig{Network: network}.ServedPorts())
-	require.Zero(t, ranges.NodesConfig{NodePorts: ports}.ServedPorts())
-	host := []coe.PortRange{{First: 80, Last: 80}}
-	require.Equal(t, host, ranges.NodesConfig{Network: network, HostPorts: host}.ServedHostPorts())
-	require.Nil(t, ranges.NodesConfig{HostPorts: host}.ServedHostPorts())
 	w := newVIPWorld(t)
 	w.putServices(newService("a", "z", at("10.96.0.1"), onNodes("tcp", 30080)))
 	require.Equal(t, []string{"10.96.0.1 0"}, w.holds("a"))

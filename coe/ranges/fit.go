@@ -10,7 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Takers are what pools serve: the nodes of a network, and its namespaces. With NodeBlocks (Config) each node takes its own
+// Takers are what pools serve: the nodes of a network, and its namespaces. With NodeBlocks (see Config of coe/ipam) each node takes its own
 // blocks, also for one pod. Otherwise each namespace with pods on a node does, and every namespace may have pods on every node.
 type Takers struct {
 	Nodes      map[netip.Addr]*coe.Node
@@ -86,8 +86,10 @@ type Family struct {
 	v6      bool
 }
 
+// FamilyOf returns the family of a pool.
 func FamilyOf(p dhcppool.Pool) Family { return Family{p.Network, p.Subnet.Addr().Is6()} }
 
+// Word returns IPv4 or IPv6.
 func (f Family) Word() string {
 	if f.v6 {
 		return "IPv6"

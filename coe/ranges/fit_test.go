@@ -20,21 +20,20 @@ func pool(network, subnet string) dhcppool.Pool {
 // need more.
 func TestSmallPools(t *testing.T) {
 	const small = "the pools of network-id %q hold %d blocks of /%d; %d nodes with %d namespaces may need %d: pods get no address when the blocks are used up; give a larger pool"
-	of := func(network, subnet string) dhcppool.Pool { return pool(network, subnet) }
 	for name, c := range map[string]struct {
 		pools             []dhcppool.Pool
 		nodes, namespaces int
 		want              []string
 		nodeBlocks        bool
 	}{
-		"enough":         {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 81, nil, false},
-		"too small":      {[]dhcppool.Pool{of("default", "10.0.0.0/16")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
-		"two together":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "10.1.0.0/16")}, 100, 82, nil, false},
-		"two families":   {[]dhcppool.Pool{of("default", "10.0.0.0/16"), of("default", "fd00::/64")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
-		"of a node":      {[]dhcppool.Pool{of("10.200.0.1", "10.0.0.0/24")}, 2, 33, []string{fmt.Sprintf(small, "10.200.0.1", 32, 29, 2, 33, 33)}, false},
-		"of a namespace": {[]dhcppool.Pool{of("ns1", "10.0.0.0/28")}, 3, 2, []string{fmt.Sprintf(small, "ns1", 2, 29, 3, 2, 3)}, false},
-		"of services":    {[]dhcppool.Pool{of("services", "10.0.0.0/29")}, 100, 100, nil, false},
-		"of nodes": {[]dhcppool.Pool{of("default", "10.0.0.0/26"), of("10.200.0.1", "10.0.1.0/28")}, 9, 100, []string{
+		"enough":         {[]dhcppool.Pool{pool("default", "10.0.0.0/16")}, 100, 81, nil, false},
+		"too small":      {[]dhcppool.Pool{pool("default", "10.0.0.0/16")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
+		"two together":   {[]dhcppool.Pool{pool("default", "10.0.0.0/16"), pool("default", "10.1.0.0/16")}, 100, 82, nil, false},
+		"two families":   {[]dhcppool.Pool{pool("default", "10.0.0.0/16"), pool("default", "fd00::/64")}, 100, 82, []string{fmt.Sprintf(small, "default", 8192, 29, 100, 82, 8200)}, false},
+		"of a node":      {[]dhcppool.Pool{pool("10.200.0.1", "10.0.0.0/24")}, 2, 33, []string{fmt.Sprintf(small, "10.200.0.1", 32, 29, 2, 33, 33)}, false},
+		"of a namespace": {[]dhcppool.Pool{pool("ns1", "10.0.0.0/28")}, 3, 2, []string{fmt.Sprintf(small, "ns1", 2, 29, 3, 2, 3)}, false},
+		"of services":    {[]dhcppool.Pool{pool("services", "10.0.0.0/29")}, 100, 100, nil, false},
+		"of nodes": {[]dhcppool.Pool{pool("default", "10.0.0.0/26"), pool("10.200.0.1", "10.0.1.0/28")}, 9, 100, []string{
 			`the pools of network-id "default" hold 8 blocks of /29; 9 nodes may need 9: pods get no address when the blocks are used up; give a larger pool`,
 		}, true},
 	} {

@@ -90,7 +90,7 @@ func (c NodesConfig) Closed() NodesConfig {
 	return c
 }
 
-// List lists the ranges from which no pod may have addresses, and that no pool of pods
+// Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
 // may overlap. The subnets of a physical network are for the pods of its namespace alone.
 func (c NodesConfig) Ranges() (all List) {
 	for _, n := range []coe.NodeNetwork{c.Network, c.NetworkIPv6} {

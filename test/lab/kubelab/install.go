@@ -181,7 +181,7 @@ func (l *Lab) writeOverlay() error {
 		"apiserver.env":      fmt.Sprintf("KUBERNETES_SERVICE_HOST=%s\nKUBERNETES_SERVICE_PORT=6443\n", ovnhost.Central),
 		"agent.env":          "BRIDGES=" + strings.Join(bridges, ",") + "\n" + agent,
 		"etcd.env":           fmt.Sprintf("ETCD_INITIAL_CLUSTER=%s=https://%s:12380\n", first.Name, first.inURL()),
-		"config.yaml": bridge + fmt.Sprintf("etcd-endpoints: [https://%s:12379]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
+		"config.yaml": bridge + fmt.Sprintf("etcd-endpoints: [\"https://%s:12379\"]\netcd-max-txn-ops: 20000\npool: [%s]\nservice-network: [%s]\nexternal-addresses: [203.0.113.0/24]\nhost-ports: [\"54323\"]\nlog-format: json\n%s",
 			first.inURL(), l.ranges(PodCIDR, PodCIDR6), l.ranges(ServiceCIDR, ServiceCIDR6), l.nodeNetwork()) + strings.Join(l.cfg.Settings, "\n"),
 	} {
 		if err := os.WriteFile(l.checkout.path("deploy/kubernetes/mine", name), []byte(text), 0o644); err != nil {

@@ -85,6 +85,9 @@ func parseOptions() (o options, err error) {
 	if flag.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", flag.Arg(0))
 	}
+	if o.six && (!o.dual || o.backend == onODL) {
+		return o, errors.New("-ipv6-first: needs a dual-stack cluster, on OVN")
+	}
 	if listFiles[o.backend] == nil {
 		return o, fmt.Errorf("backend %q: want %s or %s", o.backend, onOVN, onODL)
 	}
@@ -155,7 +158,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	}
 	if o.backend == onODL {
-		cfg.OpenDaylight, cfg.DualStack, cfg.IPv6First = odl.Oxygen, false, false
+		cfg.OpenDaylight, cfg.DualStack = odl.Oxygen, false
 	}
 	lab, err := kubelab.Start(ctx, cfg)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +44,7 @@ type machine struct {
 	servers map[string]*ovnhost.Process
 }
 
-// configure writes the files of the machine, as the guide says. The first machine of all founds the clusters.
+// configure writes the files and the firewall of the machine, as the guide says. The first machine of all founds the clusters.
 func (m *machine) configure(all ...*machine) {
 	t := m.w.t
 	t.Helper()
@@ -54,19 +55,20 @@ func (m *machine) configure(all ...*machine) {
 		addresses = append(addresses, one.address.String())
 	}
 	m.guide("members", "ADDRESS="+m.address.String(), "DATABASES="+strings.Join(addresses, " "))
+	m.guide("firewall", "DATABASES="+strings.Join(addresses, " "))
 }
 
 func (m *machine) etc() string      { return filepath.Join(m.dir, "etc", "ovn") }
 func (m *machine) defaults() string { return filepath.Join(m.dir, "ovn-central") }
 
-// guide runs the commands of a kind in docs/kubernetes.md on the machine.
+// guide runs the commands of a kind in docs/kubernetes.md on the machine. Its /run/ovn and /etc/ovn are folders of its own.
 func (m *machine) guide(kind string, env ...string) {
 	t := m.w.t
 	t.Helper()
 	code, err := guide.Commands(kind)
 	require.NoError(t, err)
-	code = strings.NewReplacer("/etc/ovn/", m.etc()+"/", "/etc/default/ovn-central", m.defaults()).Replace(code)
-	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", code)
+	code = strings.NewReplacer("/etc/ovn/", m.etc()+"/", "/etc/default/ovn-central", m.defaults(), "/run/ovn/", m.dir+"/").Replace(code)
+	cmd := exec.CommandContext(t.Context(), "ip", "netns", "exec", m.w.lab.Namespace(m.name), "bash", "-euo", "pipefail", "-c", code)
 	cmd.Env = append(append(os.Environ(), m.env()...), env...)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", code, out)
@@ -80,8 +82,14 @@ func (m *machine) env() []string {
 	}
 }
 
-// start starts what runs on the machine, as Debian's services do.
+// start starts what runs on the machine, as Debian's services do. The other machines give it a majority.
 func (m *machine) start() {
+	m.w.t.Helper()
+	m.startDatabases()
+	m.startNorthd()
+}
+
+func (m *machine) startDatabases() {
 	t := m.w.t
 	t.Helper()
 	for _, db := range []string{northbound, southbound} {
@@ -95,6 +103,11 @@ func (m *machine) start() {
 			require.NoError(t, m.servers[db].Start(t.Context()))
 		}
 	}
+}
+
+// startNorthd starts ovn-northd when the databases have joined the others.
+func (m *machine) startNorthd() {
+	m.w.t.Helper()
 	for _, db := range []string{northbound, southbound} {
 		m.w.await(m.name+" is a member of "+db, func(ctx context.Context) error { _, err := m.role(ctx, db); return err })
 	}
@@ -117,17 +130,26 @@ func (m *machine) run(args ...string) {
 	require.NoError(t, err, "%s", out)
 }
 
-// role returns the role of the member of a database: leader, follower or candidate. It is an error if the member is not connected to a majority.
-func (m *machine) role(ctx context.Context, db string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+// status returns what the member of a database says of its cluster.
+func (m *machine) status(ctx context.Context, db string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "ovs-appctl", "--timeout=5", "-t", filepath.Join(m.dir, "ovn"+db+"_db.ctl"), "cluster/status", schemas[db].name)
-	out, err := cmd.CombinedOutput()
+	out, err := exec.CommandContext(ctx, "ovs-appctl", "--timeout=5", "-t", filepath.Join(m.dir, "ovn"+db+"_db.ctl"), "cluster/status", schemas[db].name).CombinedOutput()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w: %s", m.name, err, out)
+		err = fmt.Errorf("%s: %w: %s", m.name, err, out)
+	}
+	return string(out), err
+}
+
+// role returns the role of the member of a database: leader or follower. It is an error if the member has not joined, or seeks a
+// leader. A follower whose leader has just ended is still a follower.
+func (m *machine) role(ctx context.Context, db string) (string, error) {
+	text, err := m.status(ctx, db)
+	if err != nil {
+		return "", err
 	}
 	var status, role string
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(text) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
 		switch key {
 		case "Status":
@@ -141,6 +163,23 @@ func (m *machine) role(ctx context.Context, db string) (string, error) {
 	}
 	return role, nil
 }
+
+// awaitMembers waits until the member knows so many members of each database, itself included.
+func (m *machine) awaitMembers(n int) {
+	m.w.t.Helper()
+	for db := range schemas {
+		m.w.await("the members of "+db, func(ctx context.Context) error {
+			text, err := m.status(ctx, db)
+			if got := len(server.FindAllString(text, -1)); err == nil && got != n {
+				err = fmt.Errorf("%d members, want %d: %s", got, n, text)
+			}
+			return err
+		})
+	}
+}
+
+// server matches the line of a member in the list of a cluster/status.
+var server = regexp.MustCompile(`(?m)^    \w+ \(\w+ at ssl:`)
 
 // kill ends all that runs on the machine, like a power failure. /run is empty then.
 func (m *machine) kill() {
@@ -172,19 +211,16 @@ func (m *machine) cutOff(cut bool) {
 	require.NoError(m.w.t, err)
 }
 
-// remove removes another machine's members from the clusters, and its databases.
+// remove removes another machine's members from the clusters, as the guide says, and its databases.
 func (m *machine) remove(other *machine) {
 	t := m.w.t
 	t.Helper()
-	for db, schema := range schemas {
-		m.w.await("the member is removed", func(ctx context.Context) error {
-			out, err := exec.CommandContext(ctx, "ovs-appctl", "--timeout=5", "-t", filepath.Join(m.dir, "ovn"+db+"_db.ctl"),
-				"cluster/kick", schema.name, "ssl:"+other.address.String()+":"+schema.port).CombinedOutput()
-			if err != nil {
-				err = fmt.Errorf("%w: %s", err, out)
-			}
-			return err
-		})
+	for db := range schemas { // an election can be under way, because the other one was killed
+		m.w.leader(db)
+	}
+	m.guide("kick", "LOST="+other.address.String())
+	m.awaitMembers(2)
+	for db := range schemas {
 		require.NoError(t, os.Remove(filepath.Join(other.dir, "ovn"+db+"_db.db")))
 	}
 }

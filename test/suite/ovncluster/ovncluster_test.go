@@ -5,8 +5,10 @@ package ovncluster
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,6 +24,7 @@ func TestMachines(t *testing.T) {
 	w := start(t, ovn.LayoutELAN)
 	w.step("pods reach each other", w.testPods)
 	w.step("trace knows all stages", w.testStages)
+	w.step("nodes reach the listener for nodes alone", w.testPorts)
 	w.step("the machine that leads the southbound database is killed", w.testKilled)
 	w.step("a machine is cut off", w.testCutOff)
 	w.step("a machine is replaced", w.testReplaced)
@@ -52,6 +55,21 @@ func (w *world) testStages() {
 		}
 		return err
 	})
+}
+
+// testPorts: the machines refuse nodes at the ports for each other.
+func (w *world) testPorts() {
+	for _, m := range w.machines {
+		for port, open := range map[string]bool{"6641": true, "6642": true, "6643": false, "6644": false, "16642": false} {
+			conn, err := w.lab.Dial(w.t.Context(), "host1", "tcp", net.JoinHostPort(m.address.String(), port))
+			if open {
+				require.NoError(w.t, err)
+				require.NoError(w.t, conn.Close())
+			} else {
+				require.ErrorIs(w.t, err, syscall.ECONNREFUSED, "port %s of %s", port, m.name)
+			}
+		}
+	}
 }
 
 // changes requires that a pod comes while a fault lasts, that another one comes when it has ended, and that both go. They are on a host
@@ -86,6 +104,7 @@ func (w *world) testReplaced() {
 	w.changes(func() { m.kill(); other.remove(m) }, func() {
 		m.configure(other, w.machines[2], m)
 		m.start()
+		other.awaitMembers(3)
 	})
 }
 
@@ -94,8 +113,6 @@ func (w *world) testAllKilled() {
 		for _, m := range w.machines {
 			m.kill()
 		}
-		for _, m := range w.machines {
-			m.start()
-		}
+		w.startMachines()
 	}, func() {})
 }
