@@ -71,10 +71,10 @@ func measure[B any](ctx context.Context, all []Measurement[B], wanted []string, 
 			continue
 		}
 		measured, err := m.Measure(ctx, shared)
+		table = append(table, measured...)
 		if err != nil {
 			return table, fmt.Errorf("measure %s: %w", m.Name, err)
 		}
-		table = append(table, measured...)
 	}
 	return table, nil
 }

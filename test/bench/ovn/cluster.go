@@ -51,19 +51,9 @@ func (b *bench) newCluster(ctx context.Context, s spec) (_ *cluster, err error) 
 			err = errors.Join(err, c.close())
 		}
 	}()
-	if c.dir, err = b.Folder("cluster"); err != nil {
+	if err := c.serve(); err != nil {
 		return nil, err
 	}
-	if c.api, err = synthapi.Serve(c.dir); err != nil {
-		return nil, err
-	}
-	synthapi.Add(c.api, synthapi.Namespaces, s.load.Namespaces, synthapi.Namespace)
-	synthapi.Add(c.api, synthapi.Nodes, s.load.Nodes+s.hosts, synthapi.Node)
-	c.pods = synthapi.Add(c.api, synthapi.Pods, s.load.Count, c.pod)
-	synthapi.Add(c.api, synthapi.Policies, 0, nil)
-	synthapi.Add(c.api, synthapi.ServiceCIDRs, 0, nil)
-	synthapi.Add(c.api, synthapi.Services, 0, nil)
-	synthapi.Add(c.api, synthapi.EndpointSlices, 0, nil)
 	var hosts []string
 	for i := range s.hosts {
 		hosts = append(hosts, kube.Node(s.load.Nodes+i))
@@ -83,6 +73,24 @@ func (b *bench) newCluster(ctx context.Context, s spec) (_ *cluster, err error) 
 	}
 	b.Say("layout %s: OVN computes", s.layout)
 	return c, c.sync(ctx)
+}
+
+// serve serves the objects of Kubernetes.
+func (c *cluster) serve() (err error) {
+	if c.dir, err = c.bench.Folder("cluster"); err != nil {
+		return err
+	}
+	if c.api, err = synthapi.Serve(c.dir); err != nil {
+		return err
+	}
+	synthapi.Add(c.api, synthapi.Namespaces, c.load.Namespaces, synthapi.Namespace)
+	synthapi.Add(c.api, synthapi.Nodes, c.load.Nodes+c.hosts, synthapi.Node)
+	c.pods = synthapi.Add(c.api, synthapi.Pods, c.load.Count, c.pod)
+	synthapi.Add(c.api, synthapi.Policies, 0, nil)
+	synthapi.Add(c.api, synthapi.ServiceCIDRs, 0, nil)
+	synthapi.Add(c.api, synthapi.Services, 0, nil)
+	synthapi.Add(c.api, synthapi.EndpointSlices, 0, nil)
+	return nil
 }
 
 func (c *cluster) close() error {
@@ -115,11 +123,7 @@ func (c *cluster) portOf(i int) string {
 
 // startBridge starts the bridge, and waits until it has written the first pods and watches further ones.
 func (c *cluster) startBridge(ctx context.Context) (err error) {
-	c.bridge, err = process.Start(ctx, process.Config{
-		Built: c.bench.built, Kubeconfig: c.api.Kubeconfig, Northbound: c.lab.NB.Remote,
-		Data: process.OnFolder(c.dir), AnnotateQPS: process.Unlimited,
-	}, "--ovn-layout", string(c.layout))
-	if err != nil {
+	if c.bridge, err = c.startAt(ctx, c.lab.NB.Remote); err != nil {
 		return err
 	}
 	if _, err := c.bridge.AwaitSync(ctx, c.load.Count); err != nil {
@@ -129,6 +133,14 @@ func (c *cluster) startBridge(ctx context.Context) (err error) {
 		return err
 	}
 	return c.pods.AwaitWatch(ctx)
+}
+
+// startAt starts a bridge with a northbound database.
+func (c *cluster) startAt(ctx context.Context, northbound string) (*process.Bridge, error) {
+	return process.Start(ctx, process.Config{
+		Built: c.bench.built, Kubeconfig: c.api.Kubeconfig, Northbound: northbound,
+		Data: process.OnFolder(c.dir), AnnotateQPS: process.Unlimited,
+	}, "--ovn-layout", string(c.layout))
 }
 
 func (c *cluster) stopBridge() error {

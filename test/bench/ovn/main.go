@@ -17,6 +17,8 @@ var measurements = []figures.Measurement[*bench]{
 	{Name: "layouts", Measure: measureLayouts},
 	{Name: "arrivals", Measure: measureArrivals},
 	{Name: "burst", Measure: measureBurst},
+	{Name: "rows", Measure: measureRows},
+	{Name: "flat", Measure: measureFlat},
 }
 
 func main() {

@@ -16,7 +16,7 @@ const (
 	// PodPool is large enough for the blocks of all networks of nodes. It does not contain the
 	// addresses of nodes and services.
 	PodPool        = "10.0.0.0/10"
-	syncTimeout    = 5 * time.Minute
+	syncTimeout    = 15 * time.Minute
 	syncPoll       = 10 * time.Millisecond
 	requestTimeout = time.Minute // a bridge may have to read 50,000 pods
 	// objectsPerPod is the least number of objects that each of these pods has in the model.
@@ -111,11 +111,13 @@ func (b *Bridge) AwaitKnown(ctx context.Context) error {
 	return err
 }
 
-// await calls holds until it returns nil, and returns the time of that.
+// await calls holds until it returns nil, and returns the time of that. Each call costs the bridge work, so the calls take at most a tenth
+// of the time.
 func await(ctx context.Context, holds func(context.Context) error) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
 	for {
+		begun := time.Now()
 		err := holds(ctx)
 		if err == nil {
 			return time.Now(), nil
@@ -123,7 +125,7 @@ func await(ctx context.Context, holds func(context.Context) error) (time.Time, e
 		select {
 		case <-ctx.Done():
 			return time.Time{}, errors.Join(err, ctx.Err())
-		case <-time.After(syncPoll):
+		case <-time.After(max(syncPoll, 9*time.Since(begun))):
 		}
 	}
 }

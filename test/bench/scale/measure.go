@@ -83,9 +83,7 @@ func (s *simulation) start(ctx context.Context) ([]figures.Figure, error) {
 	if err := s.addBridge(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.follow(ctx); err != nil {
-		return nil, err
-	}
+	s.follow()
 	rows, err := s.bridges[0].AwaitSync(ctx, s.load.Count)
 	if err != nil {
 		return nil, err
@@ -103,7 +101,7 @@ func (s *simulation) start(ctx context.Context) ([]figures.Figure, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.bridges[0].AwaitTold(ctx, s.load.Count); err != nil {
+	if err := errors.Join(s.bridges[0].AwaitTold(ctx, s.load.Count), s.streams.Await(ctx, streamsTimeout)); err != nil {
 		return nil, err
 	}
 	if err := s.addBridge(ctx); err != nil {
@@ -231,9 +229,7 @@ func (s *simulation) takeOver(ctx context.Context) ([]figures.Figure, error) {
 	}
 	_ = killed.Wait() // it was killed
 	killed.Client.Close()
-	if err := s.follow(ctx); err != nil {
-		return nil, err
-	}
+	s.follow()
 	limited, cancel := context.WithTimeout(ctx, settleLimit) // the context of a process is that of its start
 	defer cancel()
 	known := map[string]time.Time{s.portOf(i): begun}

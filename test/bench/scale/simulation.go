@@ -158,7 +158,7 @@ func (s *simulation) addBridge(ctx context.Context) error {
 }
 
 // follow opens the streams of all nodes at the leader.
-func (s *simulation) follow(ctx context.Context) error {
+func (s *simulation) follow() {
 	if s.streams == nil {
 		var nodes []netip.Addr
 		for n := range s.nodes {
@@ -167,7 +167,6 @@ func (s *simulation) follow(ctx context.Context) error {
 		s.streams = agents.New(nodes, nil)
 	}
 	s.streams.At(s.bridges[0].URL)
-	return s.streams.Await(ctx, streamsTimeout)
 }
 
 func (s *simulation) close() error {

@@ -93,10 +93,11 @@ func list(ctx context.Context, c client.Client) (*rows, error) {
 		balancers []nb.LoadBalancer
 		groups    []nb.LoadBalancerGroup
 		bindings  []nb.StaticMACBinding
+		members   []nb.PortGroup
 		r         = &rows{switches: map[string]string{}}
 	)
 	tables := []any{
-		&switches, &routers, &ports, &routes, &policies, &acls, &options, &balancers, &groups, &bindings, &r.ports,
+		&switches, &routers, &ports, &routes, &policies, &acls, &options, &balancers, &groups, &bindings, &members, &r.ports,
 	}
 	for _, table := range tables {
 		if err := c.List(ctx, table); err != nil {
@@ -119,6 +120,7 @@ func list(ctx context.Context, c client.Client) (*rows, error) {
 	add(r, routers, func(l *nb.LogicalRouter) string { return l.UUID })
 	add(r, switches, func(s *nb.LogicalSwitch) string { return s.UUID })
 	add(r, bindings, func(b *nb.StaticMACBinding) string { return b.UUID })
+	add(r, members, func(g *nb.PortGroup) string { return g.UUID })
 	slices.SortFunc(r.ports, func(a, b nb.LogicalSwitchPort) int { return strings.Compare(a.Name, b.Name) })
 	return r, nil
 }
