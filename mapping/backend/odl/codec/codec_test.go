@@ -249,3 +249,25 @@ func leavesOf(v reflect.Value) (all []reflect.Value) {
 	}
 	return all
 }
+
+// TestAddressesOfAManagementPort: Neon never removes the operational state of a vpn-interface with more than two adjacencies.
+func TestAddressesOfAManagementPort(t *testing.T) {
+	network := netvirt.NodeNetwork{
+		Prefix: netip.MustParsePrefix("100.96.0.0/16"), Gateway: netip.MustParseAddr("100.96.0.1"), Transit: "100:1",
+		PrefixIPv6: netip.MustParsePrefix("fd00:96::/64"), GatewayIPv6: netip.MustParseAddr("fd00:96::1"),
+	}
+	port := netvirt.ManagementPort{
+		Node: netip.MustParseAddr("192.168.33.12"), Network: network.Prefix, MAC: "0a:58:64:60:00:02",
+		Address: netip.MustParseAddr("100.96.0.2"), ServiceAddress: netip.MustParseAddr("100.96.0.3"), EdgeAddress: netip.MustParseAddr("100.96.255.254"),
+		IPv6: netvirt.NodeAddresses{Address: netip.MustParseAddr("fd00:96::2"), Service: netip.MustParseAddr("fd00:96::3"), Edge: netip.MustParseAddr("fd00:96::ffff")},
+	}
+	m := netvirt.Model{}
+	m.Add(network, port)
+	mirror := encodeAll(t, Nested, m)
+	require.Equal(t, m, mirror.Model())
+	var addresses []string
+	for _, a := range mirror.At(UnitOf(port))[VPNInterfaces].(*VPNInterface).Adjacencies {
+		addresses = append(addresses, a.Address)
+	}
+	require.Equal(t, []string{"100.96.0.2/32", "100.96.255.254/32"}, addresses)
+}

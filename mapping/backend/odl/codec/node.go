@@ -116,7 +116,8 @@ func decodeNetwork(objects []netvirt.Object, have Content) []netvirt.Object {
 }
 
 // encodeManagementPort returns the entries of a node's port in the NodeNetwork: it is a member of the network's
-// elan-instance and of the Transit's vpn-instance, which routes its addresses there.
+// elan-instance and of the Transit's vpn-instance, which routes the addresses that nodes use on OpenDaylight there (decision 82). It
+// has at most two adjacencies: Neon never removes the operational state of a vpn-interface with three.
 func (c *codec) encodeManagementPort(objects []netvirt.Object) (out Content) {
 	o, ok := head[netvirt.ManagementPort](objects)
 	if !ok {
@@ -124,39 +125,33 @@ func (c *codec) encodeManagementPort(objects []netvirt.Object) (out Content) {
 	}
 	network := c.networks[o.Network]
 	words := []word{{"network", o.Network.String()}, {"mac", o.MAC}}
+	add := func(name string, a netip.Addr) {
+		if a.IsValid() {
+			words = append(words, word{name, a.String()})
+		}
+	}
 	if o.Chassis != "" {
 		words = append(words, word{"chassis", o.Chassis})
 	}
-	if o.Second.IsValid() {
-		words = append(words, word{"second", o.Second.String()})
-	}
+	add("second", o.Second)
+	add("address", o.Address)
+	add("service", o.ServiceAddress)
+	add("edge", o.EdgeAddress)
+	add("ipv6-address", o.IPv6.Address)
+	add("ipv6-service", o.IPv6.Service)
+	add("ipv6-edge", o.IPv6.Edge)
 	elan := NetworkName(o.Network)
 	macs := &ELANInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
 	vpn := &VPNInterface{Name: o.Name(), moved: c.form != Nested}
-	for _, family := range []struct {
-		prefix  string
-		at      netvirt.NodeAddresses
-		network netip.Prefix
-		gateway netip.Addr
-	}{
-		{"", netvirt.NodeAddresses{Address: o.Address, Service: o.ServiceAddress, Edge: o.EdgeAddress}, o.Network, network.Gateway},
-		{"ipv6-", o.IPv6, network.PrefixIPv6, network.GatewayIPv6},
-	} {
-		for _, a := range []struct {
-			name    string
-			address netip.Addr
-		}{{"address", family.at.Address}, {"service", family.at.Service}, {"edge", family.at.Edge}} {
-			if !a.address.IsValid() {
-				continue
-			}
-			words = append(words, word{family.prefix + a.name, a.address.String()})
+	for _, a := range []netip.Addr{o.Address, o.EdgeAddress} {
+		if a.IsValid() {
 			vpn.Adjacencies = append(vpn.Adjacencies, adjacency{
-				Address: netip.PrefixFrom(a.address, a.address.BitLen()).String(), MAC: o.MAC, Type: primary,
-				SubnetID: c.Subnets.id(subnet{elan, family.network}), Gateway: addressText(family.gateway),
+				Address: netip.PrefixFrom(a, a.BitLen()).String(), MAC: o.MAC, Type: primary,
+				SubnetID: c.Subnets.id(subnet{elan, o.Network}), Gateway: addressText(network.Gateway),
 			})
 		}
 	}
-	vpn.VPNs = []VPNName{{TransitPrefix + network.Transit, subnetType(true, o.IPv6.Address.IsValid())}}
+	vpn.VPNs = []VPNName{{TransitPrefix + network.Transit, subnetType(true, false)}}
 	vpn.Normalize()
 	out[Interfaces], out[ELANInterfaces], out[VPNInterfaces] = nodeInterface(o.Name(), words), macs, vpn
 	return out
