@@ -333,6 +333,37 @@ func TestRefusedAlone(t *testing.T) {
 	}
 }
 
+// TestManyRefusedAlone: repeated failures at many entries are refusals too, if there is nothing else to write and the datastore accepts
+// writes.
+func TestManyRefusedAlone(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a")
+	write(t, b, want)
+	var names []string
+	for i := range 20 {
+		names = append(names, fmt.Sprintf("a:many-%d", i))
+		podOn(want, "a", fmt.Sprintf("many-%d", i), 0, 10+i)
+	}
+	f.Break(refuse(http.StatusInternalServerError, "a:many-"))
+	for n := range 3 {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		err = b.Write(t.Context(), netvirt.Diff(have, want))
+		require.Error(t, err)
+		var rejected *netvirt.RejectedError
+		require.Equal(t, n == 2, errors.As(err, &rejected), "%v", err)
+		if n == 2 {
+			var interfaces []string
+			for _, k := range rejected.Keys {
+				if k.Kind == netvirt.KindInterface {
+					interfaces = append(interfaces, k.Name)
+				}
+			}
+			require.ElementsMatch(t, names, interfaces)
+		}
+	}
+}
+
 // TestFailsAtEverything: if the controller fails at every write but answers reads, the write
 // soon stops, and rejects nothing.
 func TestFailsAtEverything(t *testing.T) {

@@ -55,44 +55,62 @@ const (
 	refusedAlone      = 3
 	// maxCounted is the maximum number of entries whose failures are counted.
 	maxCounted = 1000
-	// maxFailed is the number of failed entries after which a write stops, if the controller
-	// has accepted none.
+	// maxFailed is the number of failed entries after which a write checks that the datastore accepts
+	// writes, if the controller has accepted none.
 	maxFailed = 8
 )
 
-// fail records that the controller failed at a request with one entry (500). If it accepts
-// other entries, it refuses this one; else the controller itself may have failed.
-func (w *write) fail(o *codec.Operation, err error) error {
+// fail records that the controller failed at a request with one entry (500). If it accepts other entries, it refuses this one; else the
+// controller itself may have failed. The write ends if it fails at many, and the datastore accepts no writes.
+func (w *write) fail(ctx context.Context, o *codec.Operation, err error) error {
+	if w.countFailure(failure{o, err}) != maxFailed {
+		return nil
+	}
+	return w.checkWritable(ctx)
+}
+
+// countFailure records a failure, and returns how many the write has.
+func (w *write) countFailure(f failure) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.backend.failures) >= maxCounted {
 		clear(w.backend.failures) // most entries are not wanted any more
 	}
-	w.backend.failures[placeOf(o)]++
-	w.refused[o.Head()] = true
-	w.failed = append(w.failed, failure{o, err})
-	if w.accepted == 0 && len(w.failed) >= maxFailed {
-		return fmt.Errorf("the controller fails at every entry: %w", err)
-	}
-	return nil
+	w.backend.failures[placeOf(f.operation)]++
+	w.refused[f.operation.Head()] = true
+	w.failed = append(w.failed, f)
+	return len(w.failed)
+}
+
+// mayHaveFailed reports whether the controller has failed at entries and accepted none, so that it may have failed itself.
+func (w *write) mayHaveFailed() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.failed) > 0 && w.accepted == 0
 }
 
 // checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept a list as it is
 // either. Then the datastore accepts no write, and the failures are not about the entries.
 func (w *write) checkWritable(ctx context.Context) error {
-	if len(w.failed) == 0 || w.accepted > 0 {
+	if !w.mayHaveFailed() {
 		return nil
 	}
 	err := w.probe(ctx)
 	if err == nil {
 		return nil
 	}
-	clear(w.backend.failures)
+	w.forgetFailures()
 	var answer *answerError
 	if errors.As(err, &answer) { // result must not take it for a refusal
 		err = errors.New(answer.Error())
 	}
 	return fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+}
+
+func (w *write) forgetFailures() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.backend.failures)
 }
 
 // probe writes a list that permits everything, which is always the same. It is in the same part of the datastore (shard) as our entries;

@@ -99,7 +99,7 @@ func (w *write) reread(ctx context.Context, l int, all []*codec.Operation, failu
 		}
 	}
 	if len(rest) == 1 && len(all) == 1 {
-		return nil, w.refuse(rest[0], failure)
+		return nil, w.refuse(ctx, rest[0], failure)
 	}
 	return rest, nil
 }
@@ -114,10 +114,10 @@ func keysOf(all []*codec.Operation) []string {
 
 // refuse records the refusal of one entry. A status of 500 may also be a failure of the
 // controller.
-func (w *write) refuse(o *codec.Operation, err error) error {
+func (w *write) refuse(ctx context.Context, o *codec.Operation, err error) error {
 	var answer *answerError
 	if errors.As(err, &answer) && answer.status == http.StatusInternalServerError {
-		return w.fail(o, err)
+		return w.fail(ctx, o, err)
 	}
 	w.reject(o, err)
 	return nil
@@ -186,7 +186,7 @@ func (w *write) update(ctx context.Context, o *codec.Operation, there codec.Entr
 		w.done(o, true)
 		return nil
 	}
-	return w.refuse(o, err)
+	return w.refuse(ctx, o, err)
 }
 
 // removeAll deletes entries, without those that have to wait.
@@ -271,7 +271,7 @@ func (w *write) erase(ctx context.Context, o *codec.Operation) (end, error) {
 	if now[o.Key()] == nil {
 		return unseen, nil
 	}
-	return stays, w.refuse(o, fmt.Errorf("delete: %w", err))
+	return stays, w.refuse(ctx, o, fmt.Errorf("delete: %w", err))
 }
 
 // removed records that an entry does not exist, as the controller answered; result checks
