@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -79,38 +80,38 @@ func (s *Switch) useDatastore(ctx context.Context, m Management, identity string
 	case was != "":
 		s.log.Warn("OpenDaylight has a new datastore; clearing the flows and groups of the bridge", "bridge", s.cfg.Bridge, "datastore", identity)
 		ctx = context.WithoutCancel(ctx)
-		if taken, err = s.takeControllers(ctx, one, top); err != nil {
+		has, rows, err := s.controllerRows(ctx, one)
+		if err == nil {
+			taken, err = s.takeControllers(ctx, one, top, has, rows, func(string) bool { return true })
+		}
+		if err != nil {
 			return fmt.Errorf("clear bridge %s after a change of OpenDaylight's datastore: %w", s.cfg.Bridge, err)
 		}
 	}
-	if err := s.giveControllers(ctx, one, top, taken, identity); err != nil {
+	if err := s.giveControllers(ctx, one, top, taken, identity, forgetPause); err != nil {
 		return fmt.Errorf("restore the controllers of bridge %s: %w", s.cfg.Bridge, err)
 	}
 	return nil
 }
 
-// takeControllers removes the bridge's controllers, and returns them in the form in which it
+// errControllersChanged is why controllers are not removed.
+var errControllersChanged = errors.New("its controllers changed meanwhile")
+
+// takeControllers removes the controllers with some targets from the bridge. It returns all of its controllers in the form in which it
 // saves them; empty if there are none.
-func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow) (taken string, err error) {
+func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow, has ovsdb.OvsSet, rows []ovsdb.Row, takes func(target string) bool) (taken string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	has, err := s.controllers(ctx, one)
-	if err != nil || len(has.GoSet) == 0 {
-		return "", err
+	if len(rows) == 0 {
+		return "", nil
 	}
-	rows := make([]ovsdb.Row, len(has.GoSet))
-	for i, uuid := range has.GoSet {
-		is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, uuid)
-		results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Controller", Where: []ovsdb.Condition{is}})
-		if err != nil {
-			return "", err
+	left := ovsdb.OvsSet{GoSet: []any{}}
+	for i, row := range rows {
+		if !takes(targetOf(row)) {
+			left.GoSet = append(left.GoSet, has.GoSet[i])
 		}
-		if len(results[0].Rows) != 1 {
-			return "", errors.New("its controllers changed meanwhile")
-		}
-		rows[i] = results[0].Rows[0]
 		for _, readOnly := range []string{"_uuid", "_version", "is_connected", "role", "status"} {
-			delete(rows[i], readOnly)
+			delete(row, readOnly)
 		}
 	}
 	text, err := json.Marshal(rows)
@@ -118,46 +119,61 @@ func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow)
 		return "", err
 	}
 	// In fail mode standalone a bridge without controllers would forward all packets.
-	none := ovsdb.Row{"controller": ovsdb.OvsSet{GoSet: []any{}}, "fail_mode": "secure"}
-	_, err = one.transact(ctx, append(s.whileControlledBy(has, none), top.set("external_ids", keyControllers, string(text))...)...)
+	without := ovsdb.Row{"controller": left, "fail_mode": "secure"}
+	_, err = one.transact(ctx, append(s.whileControlledBy(has, without), top.set("external_ids", keyControllers, string(text))...)...)
 	return string(text), err
 }
 
-// giveControllers restores the removed controllers, unless the bridge has got others, and
-// records the identity. It waits until the switch has noticed the removal.
-func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow, taken, identity string) error {
-	var (
-		rows []ovsdb.Row
-		ops  []ovsdb.Operation
-	)
+func targetOf(controller ovsdb.Row) string {
+	target, _ := controller["target"].(string)
+	return target
+}
+
+// giveControllers restores the saved controllers that are missing, unless the bridge has got others, and records the identity. It waits
+// until the switch has noticed the removal, and then for a time.
+func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow, taken, identity string, wait time.Duration) error {
+	var saved []ovsdb.Row
 	if taken != "" {
-		if err := json.Unmarshal([]byte(taken), &rows); err != nil {
+		if err := json.Unmarshal([]byte(taken), &saved); err != nil {
 			s.log.Error("cannot read the saved controllers of the bridge; set them with ovs-vsctl set-controller", "bridge", s.cfg.Bridge, "saved", taken, "err", err)
 		}
 		if err := s.reconfigured(ctx, one, top); err != nil {
 			return err
 		}
-		pause(ctx, forgetPause)
+		pause(ctx, wait)
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
-	has, err := s.controllers(ctx, one)
+	has, rows, err := s.controllerRows(ctx, one)
 	if err != nil {
 		return err
 	}
-	if len(has.GoSet) == 0 && len(rows) > 0 {
-		names := make([]string, len(rows))
-		for i, row := range rows {
-			names[i] = fmt.Sprintf("controller%d", i)
-			ops = append(ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Controller", UUIDName: names[i], Row: row})
-		}
-		ops = append(ops, s.whileControlledBy(has, ovsdb.Row{"controller": uuids(names...)})...)
-	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	ops := s.restore(has, rows, saved)
 	if taken != "" { // a late write of another agent stays for the next call
 		ops = append(ops, top.set("external_ids", keyControllers, "")...)
 	}
 	_, err = one.transact(ctx, append(ops, top.set("external_ids", keyIdentity, identity)...)...)
 	return err
+}
+
+// restore returns the operations that add the saved controllers which the bridge does not have. There are none if it has another one.
+func (s *Switch) restore(has ovsdb.OvsSet, rows, saved []ovsdb.Row) (ops []ovsdb.Operation) {
+	isAmong := func(all []ovsdb.Row) func(ovsdb.Row) bool {
+		return func(row ovsdb.Row) bool {
+			return slices.ContainsFunc(all, func(other ovsdb.Row) bool { return targetOf(other) == targetOf(row) })
+		}
+	}
+	missing := slices.DeleteFunc(slices.Clone(saved), isAmong(rows))
+	if len(missing) == 0 || slices.ContainsFunc(rows, func(row ovsdb.Row) bool { return !isAmong(saved)(row) }) {
+		return nil
+	}
+	all := ovsdb.OvsSet{GoSet: slices.Clone(has.GoSet)}
+	for i, row := range missing {
+		name := fmt.Sprintf("controller%d", i)
+		ops = append(ops, ovsdb.Operation{Op: ovsdb.OperationInsert, Table: "Controller", UUIDName: name, Row: row})
+		all.GoSet = append(all.GoSet, ovsdb.UUID{GoUUID: name})
+	}
+	return append(ops, s.whileControlledBy(has, ovsdb.Row{"controller": all})...)
 }
 
 // controllers reads the bridge's controllers from the database; none if there is no bridge.

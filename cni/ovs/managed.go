@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// manageAgain is the delay before a failed update of the management is repeated.
+	// manageAgain is the delay before a failed update of the management is repeated, and the interval of the checks for a master.
 	manageAgain = 2 * time.Second
 	// manageGather is how long changes are collected before the next check.
 	manageGather = 50 * time.Millisecond
@@ -24,13 +24,14 @@ type Network func() (identity string, changed <-chan struct{})
 
 // KeepManaged keeps the management of the switch, also against changes by others, until ctx
 // is done. It logs when OpenDaylight starts and stops to program the switch. It clears the
-// bridge when OpenDaylight has a new datastore. With OVN it runs once.
+// bridge when OpenDaylight has a new datastore, and finds a master of the bridge in a cluster of OpenDaylights. With OVN it runs once.
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	rows, stop := s.rows.listen(root)
 	defer stop()
 	var (
 		standing, failure transition
 		wait              settling
+		search            mastery
 	)
 	for ctx.Err() == nil {
 		identity, changed := network()
@@ -41,15 +42,19 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		if err == nil && len(m.Managers) > 0 {
 			err = s.useDatastore(ctx, m, identity, &wait)
 		}
+		again := time.NewTimer(manageAgain)
+		switch {
+		case err != nil:
+		case len(m.Managers) > 1:
+			err = s.findMaster(ctx, &search)
+		default:
+			again.Stop()
+		}
 		if failure.changed(err) && err != nil && ctx.Err() == nil {
 			s.logFailure(err)
 		}
 		if is := s.Managed(); standing.changed(is) {
 			s.logManaged(is)
-		}
-		again := time.NewTimer(manageAgain)
-		if err == nil {
-			again.Stop()
 		}
 		select {
 		case <-rows:

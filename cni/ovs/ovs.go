@@ -33,7 +33,10 @@ type Config struct {
 	Timeout time.Duration
 	// Probe is the interval between probes of the connection. Default 5 s.
 	Probe time.Duration
-	Log   *slog.Logger
+	// MasterWait is how long no member of OpenDaylight may be the master of the bridge, until the switch disconnects one. An election
+	// of OpenDaylight takes about 20 s. Default 25 s.
+	MasterWait time.Duration
+	Log        *slog.Logger
 }
 
 // Controller is the software that programs the bridge.
@@ -76,6 +79,7 @@ func New(cfg Config) (*Switch, error) {
 	setDefault(&cfg.Controller, OVN)
 	setDefault(&cfg.Timeout, 5*time.Second)
 	setDefault(&cfg.Probe, 5*time.Second)
+	setDefault(&cfg.MasterWait, 25*time.Second)
 	if cfg.Controller != OVN && cfg.Controller != OpenDaylight {
 		return nil, fmt.Errorf("controller %q: want %s or %s", cfg.Controller, OVN, OpenDaylight)
 	}

@@ -35,12 +35,17 @@ func newNode(t *testing.T, controller ovs.Controller) *node {
 
 // follow runs a Switch for the only host of a lab.
 func follow(t *testing.T, lab *ovnhost.Lab, controller ovs.Controller) *node {
+	t.Helper()
+	return followWith(t, lab, ovs.Config{Controller: controller})
+}
+
+// followWith is follow with further settings.
+func followWith(t *testing.T, lab *ovnhost.Lab, cfg ovs.Config) *node {
 	n := &node{t: t, lab: lab, host: lab.Hosts[0]}
 	var err error
-	n.Switch, err = ovs.New(ovs.Config{
-		Endpoint: n.host.OVSDB.Remote, Controller: controller, Timeout: 10 * time.Second, Probe: 200 * time.Millisecond,
-		Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	cfg.Endpoint, cfg.Timeout, cfg.Probe = n.host.OVSDB.Remote, 10*time.Second, 200*time.Millisecond
+	cfg.Log = slog.New(slog.NewTextHandler(t.Output(), nil))
+	n.Switch, err = ovs.New(cfg)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

@@ -11,7 +11,19 @@ import (
 const (
 	version13                     = 4
 	hello, echoRequest, echoReply = 0, 2, 3
+	roleRequest                   = 24
 )
+
+// master is the role of the only controller that may change flows.
+const master = 2
+
+// BecomeMaster asks the switch for the role of the master. Speak reads the answer.
+func BecomeMaster(conn net.Conn) error {
+	request := binary.BigEndian.AppendUint16([]byte{version13, roleRequest}, 24)
+	request = binary.BigEndian.AppendUint32(append(request, 0, 0, 0, 1), master)
+	_, err := conn.Write(append(request, make([]byte, 12)...)) // padding, and the first generation
+	return err
+}
 
 // Speak sends a hello, and answers echo requests until the connection ends.
 func Speak(conn net.Conn) {
