@@ -317,6 +317,22 @@ func TestFailsOnce(t *testing.T) {
 	write(t, b, want)
 }
 
+// TestConflict: a conflict with another transaction at one entry is not a refusal, even if the controller accepts other entries
+// meanwhile.
+func TestConflict(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	want := podsOf("a", "b", "c")
+	write(t, b, podsOf("a"))
+	f.Break(refuse(http.StatusConflict, `"name":"b:pod-1","type"`))
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	err = b.Write(t.Context(), netvirt.Diff(have, want))
+	require.ErrorContains(t, err, "409")
+	require.NotErrorIs(t, err, netvirt.ErrRejected)
+	f.Break(nil)
+	write(t, b, want)
+}
+
 // TestRefusedAlone: if there is nothing else to write, a repeated failure is a refusal.
 func TestRefusedAlone(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)

@@ -31,7 +31,7 @@ func (w *write) isRefused(o *codec.Operation) bool {
 	return w.refused[o.Head()]
 }
 
-// failure is an answer that may be a refusal or a failure of the controller (500).
+// failure is an answer that may be a refusal or a failure of the controller (500, 409).
 type failure struct {
 	operation *codec.Operation
 	err       error
@@ -60,7 +60,7 @@ const (
 	maxFailed = 8
 )
 
-// fail records that the controller failed at a request with one entry (500). If it accepts other entries, it refuses this one; else the
+// fail records that the controller failed at a request with one entry. If it accepts other entries, it refuses this one; else the
 // controller itself may have failed. The write ends if it fails at many, and the datastore accepts no writes.
 func (w *write) fail(ctx context.Context, o *codec.Operation, err error) error {
 	if w.countFailure(failure{o, err}) != maxFailed {

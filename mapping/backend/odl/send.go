@@ -112,11 +112,11 @@ func keysOf(all []*codec.Operation) []string {
 	return keys
 }
 
-// refuse records the refusal of one entry. A status of 500 may also be a failure of the
-// controller.
+// refuse records the refusal of one entry. A status of 500 may also be a failure of the controller, and 409 a conflict with another
+// transaction, for example with our own request that was not answered in time.
 func (w *write) refuse(ctx context.Context, o *codec.Operation, err error) error {
 	var answer *answerError
-	if errors.As(err, &answer) && answer.status == http.StatusInternalServerError {
+	if errors.As(err, &answer) && (answer.status == http.StatusInternalServerError || answer.status == http.StatusConflict) {
 		return w.fail(ctx, o, err)
 	}
 	w.reject(o, err)
