@@ -18,6 +18,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
 // ovnCtl is the script of OVN that Debian's services run.
@@ -74,9 +75,10 @@ func (m *machine) guide(kind string, env ...string) {
 	require.NoError(t, err, "%s\n%s", code, out)
 }
 
-// env has the folders of OVN's programs.
+// env has the folders of OVN's programs. The schemas are of the same OVN as the programs in PATH.
 func (m *machine) env() []string {
 	return []string{
+		"OVN_PKGDATADIR=" + filepath.Dir(ovsdb.Schema("ovn/ovn-nb")),
 		"OVN_RUNDIR=" + m.dir, "OVS_RUNDIR=" + m.dir, "OVN_DBDIR=" + m.dir, "OVN_LOGDIR=" + filepath.Join(m.dir, "log"),
 		"OVN_SYSCONFDIR=" + filepath.Dir(m.etc()),
 	}
