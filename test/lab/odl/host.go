@@ -21,16 +21,20 @@ const (
 	manageInterval = time.Second
 )
 
-// await calls f until it returns nil. It returns the last error of f after the time limit.
-func await(ctx context.Context, f func(context.Context) error) error {
+// await calls f until it returns nil. After the time limit it returns the last error of f, without one that f has returned because the
+// time was over.
+func await(ctx context.Context, f func(context.Context) error) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, manageTimeout)
 	defer cancel()
 	tick := time.NewTicker(manageInterval)
 	defer tick.Stop()
 	for {
-		err := f(ctx)
-		if err == nil {
+		now := f(ctx)
+		if now == nil {
 			return nil
+		}
+		if err == nil || ctx.Err() == nil {
+			err = now
 		}
 		select {
 		case <-tick.C:

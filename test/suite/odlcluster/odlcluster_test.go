@@ -41,6 +41,10 @@ func (w *world) testPods() {
 	}
 	w.awaitConnections(len(w.members))
 	w.requireAll()
+	var err error
+	w.script, err = w.lab.StartScript(w.t.Context(), w.members[0])
+	require.NoError(w.t, err)
+	w.startScript()()
 	w.logMemory()
 }
 

@@ -41,6 +41,7 @@ type world struct {
 	away    *odl.Controller // the member that is frozen; nil if none is
 	pods    []odlpods.Plugged
 	count   int // of all pods
+	script  *odlpods.Script
 }
 
 // step runs a part of the test. It needs the earlier parts.
@@ -213,27 +214,25 @@ func (w *world) running() *odl.Controller {
 	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil && c != w.away })]
 }
 
-// startScript writes an entry directly, as often as the cluster does not accept it, and logs how long that takes. The result
-// awaits it, and removes the entry.
+// startScript plugs in a port whose entries a script writes, and logs after which time it is answered. The result awaits that, and
+// removes the port.
 func (w *world) startScript() (await func()) {
-	begun := time.Now()
-	c := w.running()
-	const path, body = "/restconf/config/elan:elan-instances/elan-instance/script", `{"elan-instance":[{"elan-instance-name":"script"}]}`
-	done := make(chan error, 1)
+	var (
+		port odlpods.ScriptPort
+		err  error
+	)
+	done := make(chan struct{})
+	c, begun := w.running(), time.Now()
 	go func() {
-		done <- odlpods.Await(w.t.Context(), func(ctx context.Context) error {
-			status, answer, err := c.Request(ctx, http.MethodPut, path, body)
-			if err == nil && status/100 != 2 {
-				err = fmt.Errorf("%d: %s", status, answer)
-			}
-			w.t.Logf("after %.1f s: %s answers a script: %v", time.Since(begun).Seconds(), c.Name(), err)
-			return err
-		})
+		defer close(done)
+		var accepted time.Time
+		port, accepted, err = w.script.Plug(w.t.Context(), c)
+		w.t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
 	}()
 	return func() {
-		require.NoError(w.t, <-done)
-		_, _, err := c.Request(w.t.Context(), http.MethodDelete, path, "")
+		<-done
 		require.NoError(w.t, err)
+		require.NoError(w.t, w.script.Unplug(w.t.Context(), w.running(), port))
 	}
 }
 
