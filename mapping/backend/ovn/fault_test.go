@@ -201,7 +201,7 @@ func TestWriteAfterWipe(t *testing.T) {
 // of its caller.
 func TestStopped(t *testing.T) {
 	server := ovsdb.Start(t)
-	b := open(t, server, quick, func(c *ovn.Config) { c.Batch = 10_000 })
+	b := open(t, server, func(c *ovn.Config) { c.Batch, c.Timeout = 10_000, 15*time.Second })
 	large := netvirt.Model{}
 	large.Add(bulk(500, 10, 20)...)
 	_, err := b.Read(t.Context())
@@ -236,14 +236,15 @@ func TestBusyServer(t *testing.T) {
 	many.Add(bulk(9000, 10, 20)...)
 	write(t, b, few)
 	watch(t, b)
+	changes := netvirt.Diff(few, many)
 
 	server.Stop(t)
 	written := make(chan error, 1)
-	go func() { written <- b.Write(t.Context(), netvirt.Diff(few, many)) }()
+	go func() { written <- b.Write(t.Context(), changes) }()
 	select {
 	case err := <-written:
 		require.Fail(t, "the write has ended", err)
-	case <-time.After(5 * time.Second): // longer than a probe waits while nothing is written
+	case <-time.After(20 * time.Second): // longer than a probe waits while nothing is written
 	}
 	server.Continue(t)
 	require.NoError(t, <-written)

@@ -86,8 +86,10 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfLayoutNode(t *testing.T) {
+	bind := false // alternating
 	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend {
-		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout, c.BindGateways = ovn.LayoutNode, true })
+		bind = !bind
+		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout, c.BindGateways = ovn.LayoutNode, bind })
 	})
 }
 

@@ -107,7 +107,7 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(left):
+			case <-time.After(min(left, hungAfter)): // a call can have ended
 			}
 		}
 		cancel(context.DeadlineExceeded)
@@ -117,13 +117,16 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 	return s.server.probe(ctx)
 }
 
-// patience returns how long the server may take to answer a probe. It is as long as the calls of this session in progress, which may
-// have begun after the probe: a server answers nothing while it makes a large transaction. Without such calls it is shorter if
-// there are other endpoints.
+// patience returns how long the server may take to answer a probe: a server answers nothing while it makes a large transaction. It is
+// longer than such calls of this session in progress, which may have begun after the probe. Without them it is shorter if there
+// are other endpoints.
 func (b *Backend) patience(s *session) time.Duration {
 	more := s.large.Load()
 	if len(b.endpoints) > 1 && more == 0 {
 		return min(b.cfg.Timeout, hungAfter)
+	}
+	if more > 0 {
+		more++
 	}
 	return b.cfg.Timeout * time.Duration(1+more)
 }
