@@ -60,7 +60,10 @@ func addChassis(ctx context.Context, lab *ovnhost.Lab, nodes int) (*chassis, err
 		}
 		c.ids[kube.Node(i)] = inserted.UUID[1]
 	}
-	return c, c.start(ctx, lab.SB.Remote)
+	if err := c.start(ctx, lab.SB.Remote); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 func insert(table, name string, row map[string]any) map[string]any {

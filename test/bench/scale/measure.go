@@ -144,8 +144,7 @@ func (m *moments) since(known map[string]time.Time) (took []time.Duration, compl
 	return took, len(took) == len(known)
 }
 
-// churn lets 20 pods a second come for half a minute, and go after five seconds. Each tenth pod comes to a real host, and goes in the
-// end.
+// churn lets 20 pods a second come for half a minute, and go after five seconds. Each tenth pod comes to a real host, and stays.
 func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error) {
 	if err := s.pods.AwaitWatch(ctx); err != nil {
 		return nil, err
@@ -222,7 +221,9 @@ func (s *simulation) takeOver(ctx context.Context) ([]figures.Figure, error) {
 		return nil, err
 	}
 	killed := s.bridges[0]
+	s.mu.Lock()
 	s.bridges = s.bridges[1:]
+	s.mu.Unlock()
 	i := s.load.Count + churnPods
 	if err := s.pods.Resize(i + 1); err != nil {
 		return nil, err

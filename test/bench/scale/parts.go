@@ -30,7 +30,10 @@ type use struct {
 // parts returns the parts of the cluster that run.
 func (s *simulation) parts() ([]part, error) {
 	var all []part
-	for i, br := range s.bridges {
+	s.mu.Lock()
+	bridges := s.bridges
+	s.mu.Unlock()
+	for i, br := range bridges {
 		all = append(all, part{[]string{"bridge, leader", "bridge, standby"}[i], []int{br.PID()}})
 	}
 	all = append(all, part{"etcd", []int{s.etcd.Members[0].PID()}})

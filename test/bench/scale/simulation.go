@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"strconv"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -48,7 +49,8 @@ type simulation struct {
 	lab     *ovnhost.Lab
 	chassis *chassis
 	streams *agents.Streams
-	bridges []*process.Bridge // the leader first
+	mu      sync.Mutex
+	bridges []*process.Bridge // the leader first; mu protects changes, and looks of the goroutine that reports progress
 	wanted  int               // the last nb_cfg; the lab has used lower ones at its start
 }
 
@@ -153,6 +155,8 @@ func (s *simulation) addBridge(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.bridges = append(s.bridges, br)
 	return nil
 }
