@@ -15,6 +15,7 @@ type journal struct {
 	records map[string][]byte
 	maxOps  int
 	commits int
+	largest int // number of changes
 	// failIn is the number of Commits until one fails; 0 means that none fails. applied says
 	// whether the failed Commit makes its changes.
 	failIn  int
@@ -39,6 +40,7 @@ func (j *journal) Commit(_ context.Context, puts map[string][]byte, deletes []st
 	if n := len(puts) + len(deletes); n > j.maxOps || n == 0 {
 		return fmt.Errorf("transaction of %d changes", n)
 	}
+	j.largest = max(j.largest, len(puts)+len(deletes))
 	failing := j.failIn == 1
 	if j.failIn > 0 {
 		j.failIn--

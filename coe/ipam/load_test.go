@@ -1,7 +1,9 @@
 package ipam_test
 
 import (
+	"fmt"
 	"maps"
+	"math"
 	"testing"
 	"time"
 
@@ -147,4 +149,17 @@ func TestDamagedRecordOfAPodThatIsGone(t *testing.T) {
 	require.Empty(t, w.damaged())
 	require.NotContains(t, w.journal.records, "lease/b/b-if")
 	require.Equal(t, "10.9.0.1", w.address(a))
+}
+
+// TestTransactionsAreBounded: etcd gets no transaction that it cannot make in time, however many pods there are.
+func TestTransactionsAreBounded(t *testing.T) {
+	const most, pods = 10_000, 12_000
+	w := newWorld(t, pool("default", "10.0.0.0/16", "", "", ""))
+	w.journal.maxOps = math.MaxInt
+	for n := range pods {
+		w.put(newPod(fmt.Sprint("p", n), "10.0.0.9"))
+	}
+	w.sync()
+	require.Equal(t, most, w.journal.largest)
+	require.NotEmpty(t, w.address(newPod(fmt.Sprint("p", pods-1), "10.0.0.9")))
 }

@@ -56,9 +56,13 @@ func (w *write) keys() []string {
 	})
 }
 
+// maxOps limits the records of one transaction. On a busy machine etcd gives up a transaction of 90,000 after its 7 s, and all would be
+// tried again.
+const maxOps = 10_000
+
 // commit writes all changes to the journal, in as few transactions as possible.
 func (w *write) commit(ctx context.Context, j Journal) error {
-	for keys := range slices.Chunk(w.keys(), max(j.MaxOps(), 1)) {
+	for keys := range slices.Chunk(w.keys(), max(min(j.MaxOps(), maxOps), 1)) {
 		puts := make(map[string][]byte, len(keys))
 		var deletes []string
 		for _, k := range keys {
