@@ -73,6 +73,13 @@ func (s *Switch) useDatastore(ctx context.Context, m Management, identity string
 	}
 	switch {
 	case taken != "":
+		has, err := s.controllers(ctx, one)
+		if err != nil {
+			return fmt.Errorf("read the controllers of bridge %s: %w", s.cfg.Bridge, err)
+		}
+		if len(has.GoSet) > 0 { // findMaster took one, so the bridge was not cleared
+			identity = was
+		}
 	case identity == was, was != "" && s.programmed(one) != nil:
 		return nil
 	case was != "" && !wait.isOver(ctx, m.Settled, identity, s.cfg.Timeout):
@@ -156,7 +163,8 @@ func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow,
 	return err
 }
 
-// restore returns the operations that add the saved controllers which the bridge does not have. There are none if it has another one.
+// restore returns the operations that add the saved controllers which the bridge does not have. There are none if it has others instead of
+// them.
 func (s *Switch) restore(has ovsdb.OvsSet, rows, saved []ovsdb.Row) (ops []ovsdb.Operation) {
 	isAmong := func(all []ovsdb.Row) func(ovsdb.Row) bool {
 		return func(row ovsdb.Row) bool {
@@ -164,7 +172,7 @@ func (s *Switch) restore(has ovsdb.OvsSet, rows, saved []ovsdb.Row) (ops []ovsdb
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(saved), isAmong(rows))
-	if len(missing) == 0 || slices.ContainsFunc(rows, func(row ovsdb.Row) bool { return !isAmong(saved)(row) }) {
+	if len(missing) == 0 || len(rows) > 0 && len(missing) == len(saved) {
 		return nil
 	}
 	all := ovsdb.OvsSet{GoSet: slices.Clone(has.GoSet)}

@@ -45,8 +45,9 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		again := time.NewTimer(manageAgain)
 		switch {
 		case err != nil:
+			search.due = time.Time{} // what happens meanwhile is not seen
 		case len(m.Managers) > 1:
-			err = s.findMaster(ctx, &search)
+			err = s.findMaster(ctx, m, &search)
 		default:
 			again.Stop()
 		}

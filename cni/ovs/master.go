@@ -3,31 +3,32 @@ package ovs
 import (
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
-const (
-	// masterAgain is the time between two members that are disconnected because there is no master.
-	masterAgain = 10 * time.Second
-	// masterPause is how long a member stays disconnected: OpenDaylight must choose another master.
-	masterPause = 3 * time.Second
-)
+// masterPause is how long a member stays disconnected: OpenDaylight must choose another master.
+const masterPause = 3 * time.Second
 
 // mastery is the search for the master of the bridge.
 type mastery struct {
-	due  time.Time // when a member is disconnected; zero while there is a master
-	next int       // the member to disconnect
+	due  time.Time // when a member is disconnected; zero unless all were slaves when last seen
+	last string    // the member that was disconnected last
 }
 
-// findMaster disconnects a member of OpenDaylight for some seconds if none has been the master of the bridge for a time. In a cluster of
+// findMaster disconnects a member of OpenDaylight for some seconds if all have been slaves of the bridge for a time. In a cluster of
 // OpenDaylights one member owns each switch, and is its master. After a member was frozen or separated, it can own a switch without
 // becoming its master. Then nobody programs the switch, until the member is disconnected and another one becomes the owner. The switch
 // does not know the owner, so findMaster disconnects one after the other. The switch keeps its flows, because other members stay
-// connected.
-func (s *Switch) findMaster(ctx context.Context, search *mastery) error {
+// connected. A bridge that a controller of others may program is left alone.
+func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) error {
+	due := search.due
+	search.due = time.Time{} // unless all are slaves now
 	one, err := s.session(ctx)
 	if err != nil {
 		return err
@@ -40,42 +41,73 @@ func (s *Switch) findMaster(ctx context.Context, search *mastery) error {
 	if err != nil {
 		return err
 	}
-	var members []string
-	for _, row := range rows {
-		if row["role"] == "master" {
-			search.due = time.Time{}
-			return nil
-		}
-		if row["is_connected"] == true {
-			members = append(members, targetOf(row))
-		}
-	}
-	now := time.Now()
-	switch {
-	case len(members) < 2:
-		search.due = time.Time{}
-		return nil
-	case search.due.IsZero():
-		search.due = now.Add(s.cfg.MasterWait)
-		return nil
-	case now.Before(search.due):
+	slaves := slavesOf(m, rows)
+	if len(slaves) < 2 {
 		return nil
 	}
-	slices.Sort(members)
-	member := members[search.next%len(members)]
-	search.next++
-	s.log.Warn("no member of OpenDaylight is the master of the bridge; disconnecting one for some seconds", "bridge", s.cfg.Bridge, "member", member)
+	if search.due = due; due.IsZero() {
+		search.due = time.Now().Add(s.masterWait(root.OtherConfig))
+		return nil
+	}
+	if time.Now().Before(due) {
+		return nil
+	}
+	search.last = after(slaves, search.last)
+	s.log.Warn("no member of OpenDaylight is the master of the bridge; disconnecting one for some seconds", "bridge", s.cfg.Bridge, "member", search.last)
 	top := &topRow{root}
 	ctx = context.WithoutCancel(ctx) // the member must come back
-	taken, err := s.takeControllers(ctx, one, top, has, rows, func(target string) bool { return target == member })
+	taken, err := s.takeControllers(ctx, one, top, has, rows, func(target string) bool { return target == search.last })
 	if err == nil {
 		err = s.giveControllers(ctx, one, top, taken, top.ExternalIDs[keyIdentity], masterPause)
 	}
-	search.due = time.Now().Add(masterAgain)
+	search.due = time.Now().Add(s.masterWait(root.OtherConfig))
 	if err != nil {
-		return fmt.Errorf("reconnect bridge %s to %s: %w", s.cfg.Bridge, member, err)
+		return fmt.Errorf("reconnect bridge %s to %s: %w", s.cfg.Bridge, search.last, err)
 	}
 	return nil
+}
+
+// slavesOf returns the targets of the members of OpenDaylight that are connected, sorted. There are none if one of them is a master or an
+// equal, or if a controller of others is connected.
+func slavesOf(m Management, rows []ovsdb.Row) (targets []string) {
+	for _, row := range rows {
+		if row["is_connected"] != true {
+			continue
+		}
+		host := hostOf(targetOf(row))
+		isMember := slices.ContainsFunc(m.Managers, func(manager string) bool { return hostOf(manager) == host })
+		if row["role"] != "slave" || !isMember {
+			return nil
+		}
+		targets = append(targets, targetOf(row))
+	}
+	slices.Sort(targets)
+	return targets
+}
+
+// hostOf returns the host of tcp:HOST:PORT or ssl:HOST:PORT.
+func hostOf(target string) string {
+	_, address, _ := strings.Cut(target, ":")
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return target
+	}
+	return host
+}
+
+// after returns the first of the sorted targets that comes after the last one, or the first one.
+func after(targets []string, last string) string {
+	i := slices.IndexFunc(targets, func(target string) bool { return target > last })
+	return targets[max(i, 0)]
+}
+
+// masterWait returns how long all members must be slaves. The switch writes their roles only once in an interval, 5 s at least.
+func (s *Switch) masterWait(settings map[string]string) time.Duration {
+	interval, err := strconv.Atoi(settings["stats-update-interval"])
+	if err != nil {
+		interval = 0
+	}
+	return s.cfg.MasterWait + time.Duration(interval)*time.Millisecond
 }
 
 // controllerRows reads the bridge's controllers from the database: their UUIDs, and their rows in the same order. Without a bridge there

@@ -71,9 +71,9 @@ func (m *member) last() (net.Conn, int) {
 	return m.conns[len(m.conns)-1], len(m.conns)
 }
 
-// TestFindsMaster: if no member of a cluster is the master of the bridge, one of them is disconnected for some seconds, and the bridge keeps
-// its flows.
-func TestFindsMaster(t *testing.T) {
+// withMembers returns a node whose bridge has two members, sorted by their targets, and flows. Both are connected.
+func withMembers(t *testing.T) (*node, []*member) {
+	t.Helper()
 	n := followWith(t, ovnhost.SwitchesForTest(t, "host1"), ovs.Config{Controller: ovs.OpenDaylight, MasterWait: time.Second})
 	if _, err := n.host.VSCtl(t.Context(), "br-exists", "br-int"); err != nil {
 		n.db("add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=netdev")
@@ -85,26 +85,75 @@ func TestFindsMaster(t *testing.T) {
 		require.Eventually(t, func() bool { _, count := m.last(); return count > 0 }, time.Minute, 10*time.Millisecond)
 	}
 	n.program()
-	ctx, cancel := context.WithCancel(t.Context())
+	return n, members
+}
+
+// take gives a member a role, and waits until the database has it.
+func (n *node) take(m *member, role openflow.Role) {
+	n.t.Helper()
+	conn, _ := m.last()
+	require.NoError(n.t, openflow.Take(conn, role))
+	want := map[openflow.Role]string{openflow.Master: "master", openflow.Slave: "slave"}[role]
+	require.Eventually(n.t, func() bool {
+		return n.db("--bare", "--columns=role", "find", "Controller", `target="`+m.target+`"`) == want
+	}, time.Minute, 50*time.Millisecond)
+}
+
+// keepManaged manages the bridge until the test ends. Managers have the address of the members.
+func (n *node) keepManaged(managers ...string) {
+	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		network := &told{changed: make(chan struct{})}
-		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}, Tunnels: n.host.Address}, network.is)
+		n.KeepManaged(ctx, ovs.Management{Managers: managers, Tunnels: n.host.Address}, network.is)
 	})
-	defer running.Wait()
-	defer cancel()
+	n.t.Cleanup(func() { cancel(); running.Wait() })
+}
 
-	<-members[0].lost
-	other, _ := members[1].last()
-	require.NoError(t, openflow.BecomeMaster(other))
+// TestFindsMaster: if all members of a cluster are slaves of the bridge, one of them is disconnected for some seconds, and the bridge keeps
+// its flows.
+func TestFindsMaster(t *testing.T) {
+	n, members := withMembers(t)
+	for _, m := range members {
+		n.take(m, openflow.Slave)
+	}
+	n.keepManaged("tcp:127.0.0.1:1", "tcp:127.0.0.1:2")
+	select {
+	case <-members[0].lost:
+	case <-time.After(time.Minute):
+		require.Fail(t, "no member is disconnected")
+	}
+	n.take(members[1], openflow.Master)
 	require.Eventually(t, func() bool { _, count := members[0].last(); return count > 1 }, time.Minute, 10*time.Millisecond, "it comes back")
 	require.Eventually(t, func() bool {
-		return strings.Contains(n.db("--columns=role", "list", "Controller"), "master") &&
-			!strings.Contains(n.db("get", "Open_vSwitch", ".", "external_ids"), "coe-controllers")
+		return !strings.Contains(n.db("get", "Open_vSwitch", ".", "external_ids"), "coe-controllers")
 	}, time.Minute, 10*time.Millisecond)
 	has := strings.Fields(n.db("get-controller", "br-int"))
 	slices.Sort(has)
 	require.Equal(t, []string{members[0].target, members[1].target}, has)
 	require.True(t, n.isProgrammed(), "the flows stay")
-	require.Empty(t, members[1].lost, "the master stays")
+}
+
+// TestLeavesControllers: no controller is disconnected from a bridge that one may program, or that has controllers of others.
+func TestLeavesControllers(t *testing.T) {
+	for name, c := range map[string]struct {
+		roles    []openflow.Role // of the members; 0 for an equal
+		managers []string
+	}{
+		"a master":              {[]openflow.Role{openflow.Slave, openflow.Master}, []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}},
+		"an equal":              {[]openflow.Role{openflow.Slave, 0}, []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}},
+		"controllers of others": {[]openflow.Role{openflow.Slave, openflow.Slave}, []string{"tcp:192.0.2.1:1", "tcp:192.0.2.2:2"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n, members := withMembers(t)
+			for i, role := range c.roles {
+				if role != 0 {
+					n.take(members[i], role)
+				}
+			}
+			n.keepManaged(c.managers...)
+			require.Never(t, func() bool { return len(members[0].lost)+len(members[1].lost) > 0 }, 6*time.Second, 100*time.Millisecond)
+		})
+	}
 }

@@ -33,8 +33,8 @@ type Config struct {
 	Timeout time.Duration
 	// Probe is the interval between probes of the connection. Default 5 s.
 	Probe time.Duration
-	// MasterWait is how long no member of OpenDaylight may be the master of the bridge, until the switch disconnects one. An election
-	// of OpenDaylight takes about 20 s. Default 25 s.
+	// MasterWait is how long all members of OpenDaylight may be slaves of the bridge, until the switch disconnects one, and until it
+	// disconnects the next one. An election of OpenDaylight takes about 20 s. Default 45 s.
 	MasterWait time.Duration
 	Log        *slog.Logger
 }
@@ -79,7 +79,7 @@ func New(cfg Config) (*Switch, error) {
 	setDefault(&cfg.Controller, OVN)
 	setDefault(&cfg.Timeout, 5*time.Second)
 	setDefault(&cfg.Probe, 5*time.Second)
-	setDefault(&cfg.MasterWait, 25*time.Second)
+	setDefault(&cfg.MasterWait, 45*time.Second)
 	if cfg.Controller != OVN && cfg.Controller != OpenDaylight {
 		return nil, fmt.Errorf("controller %q: want %s or %s", cfg.Controller, OVN, OpenDaylight)
 	}

@@ -226,7 +226,7 @@ func once(f odlfake.Fault) odlfake.Fault {
 // it accepts, and the others are written. An entry with status 500 must fail twice.
 func TestRefusedEntries(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon), odlfake.AsTheRFC} {
-		for _, status := range []int{http.StatusBadRequest, http.StatusInternalServerError} {
+		for _, status := range []int{http.StatusBadRequest, http.StatusInternalServerError, http.StatusConflict} {
 			t.Run(fmt.Sprint(release.Name, release.Draft02, status), func(t *testing.T) {
 				t.Parallel()
 				b, f := start(t, release)
@@ -240,7 +240,7 @@ func TestRefusedEntries(t *testing.T) {
 				f.Requests()
 				err = b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
 				seen := f.Requests()
-				for n := 0; n < 2 && status == http.StatusInternalServerError; n++ {
+				for n := 0; n < 2 && status != http.StatusBadRequest; n++ {
 					require.NotErrorIs(t, err, netvirt.ErrRejected)
 					have, readErr := b.Read(t.Context())
 					require.NoError(t, readErr)

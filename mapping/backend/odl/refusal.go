@@ -55,15 +55,15 @@ const (
 	refusedAlone      = 3
 	// maxCounted is the maximum number of entries whose failures are counted.
 	maxCounted = 1000
-	// maxFailed is the number of failed entries after which a write checks that the datastore accepts
-	// writes, if the controller has accepted none.
+	// After each maxFailed failed entries a write checks that the datastore accepts writes, if the controller has
+	// accepted none.
 	maxFailed = 8
 )
 
 // fail records that the controller failed at a request with one entry. If it accepts other entries, it refuses this one; else the
 // controller itself may have failed. The write ends if it fails at many, and the datastore accepts no writes.
 func (w *write) fail(ctx context.Context, o *codec.Operation, err error) error {
-	if w.countFailure(failure{o, err}) != maxFailed {
+	if w.countFailure(failure{o, err})%maxFailed != 0 {
 		return nil
 	}
 	return w.checkWritable(ctx)
@@ -82,18 +82,19 @@ func (w *write) countFailure(f failure) int {
 	return len(w.failed)
 }
 
-// mayHaveFailed reports whether the controller has failed at entries and accepted none, so that it may have failed itself.
-func (w *write) mayHaveFailed() bool {
+// mayHaveFailed reports whether the controller has failed at entries and accepted none, so that it may have failed itself. If the
+// datastore was asked and accepts no write, it returns why.
+func (w *write) mayHaveFailed() (bool, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.failed) > 0 && w.accepted == 0
+	return len(w.failed) > 0 && w.accepted == 0, w.unwritable
 }
 
 // checkWritable fails if the controller has accepted none of our entries, has failed at some, and does not accept a list as it is
 // either. Then the datastore accepts no write, and the failures are not about the entries.
 func (w *write) checkWritable(ctx context.Context) error {
-	if !w.mayHaveFailed() {
-		return nil
+	if may, why := w.mayHaveFailed(); !may || why != nil {
+		return why
 	}
 	err := w.probe(ctx)
 	if err == nil {
@@ -104,7 +105,11 @@ func (w *write) checkWritable(ctx context.Context) error {
 	if errors.As(err, &answer) { // result must not take it for a refusal
 		err = errors.New(answer.Error())
 	}
-	return fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+	err = fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.unwritable = err
+	return err
 }
 
 func (w *write) forgetFailures() {

@@ -29,6 +29,8 @@ type write struct {
 	refused  map[netvirt.Key]bool
 	rejected netvirt.RejectedError
 	failed   []failure
+	// unwritable is why the datastore accepts no write; nil if it was not asked, or does.
+	unwritable error
 	// late holds the postponed operations; lateUnits their units, and lateHeads the objects of those that are not deletions.
 	late      []*codec.Operation
 	lateUnits map[codec.Unit]bool

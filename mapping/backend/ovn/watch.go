@@ -102,12 +102,16 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	var limit sync.WaitGroup
 	limit.Go(func() {
-		begun := time.Now()
+		begun := time.Now() // of the probe, or of the time without large calls
 		for left := b.patience(s); left > 0; left = b.patience(s) - time.Since(begun) {
+			busy := s.large.Load() > 0
 			select {
 			case <-ctx.Done():
 				return
 			case <-time.After(min(left, hungAfter)): // a call can have ended
+			}
+			if busy && s.large.Load() == 0 {
+				begun = time.Now() // the server may answer from now on
 			}
 		}
 		cancel(context.DeadlineExceeded)

@@ -18,6 +18,7 @@ const (
 	PodPool        = "10.0.0.0/10"
 	syncTimeout    = 15 * time.Minute
 	syncPoll       = 10 * time.Millisecond
+	mostPause      = 100 * time.Millisecond
 	requestTimeout = time.Minute // a bridge may have to read 50,000 pods
 	// objectsPerPod is the least number of objects that each of these pods has in the model.
 	objectsPerPod = 3
@@ -111,8 +112,8 @@ func (b *Bridge) AwaitKnown(ctx context.Context) error {
 	return err
 }
 
-// await calls holds until it returns nil, and returns the time of that. Each call costs the bridge work, so the calls take at most a tenth
-// of the time.
+// await calls holds until it returns nil, and returns the time of that. Each call costs the bridge work, so there is a pause between calls, and the
+// time is late by up to mostPause.
 func await(ctx context.Context, holds func(context.Context) error) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()
@@ -125,7 +126,7 @@ func await(ctx context.Context, holds func(context.Context) error) (time.Time, e
 		select {
 		case <-ctx.Done():
 			return time.Time{}, errors.Join(err, ctx.Err())
-		case <-time.After(max(syncPoll, 9*time.Since(begun))):
+		case <-time.After(min(max(syncPoll, 9*time.Since(begun)), mostPause)):
 		}
 	}
 }

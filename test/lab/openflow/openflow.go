@@ -14,13 +14,19 @@ const (
 	roleRequest                   = 24
 )
 
-// master is the role of the only controller that may change flows.
-const master = 2
+// Role is the role of a controller at a switch. Without a request it is that of an equal, which may change flows.
+type Role uint32
 
-// BecomeMaster asks the switch for the role of the master. Speak reads the answer.
-func BecomeMaster(conn net.Conn) error {
+// The other roles: of the only controller that may change flows, and of one that only reads.
+const (
+	Master Role = 2
+	Slave  Role = 3
+)
+
+// Take asks the switch for a role. Speak reads the answer.
+func Take(conn net.Conn, role Role) error {
 	request := binary.BigEndian.AppendUint16([]byte{version13, roleRequest}, 24)
-	request = binary.BigEndian.AppendUint32(append(request, 0, 0, 0, 1), master)
+	request = binary.BigEndian.AppendUint32(append(request, 0, 0, 0, 1), uint32(role))
 	_, err := conn.Write(append(request, make([]byte, 12)...)) // padding, and the first generation
 	return err
 }

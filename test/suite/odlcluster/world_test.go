@@ -222,12 +222,15 @@ func (w *world) startScript() (await func()) {
 		err  error
 	)
 	done := make(chan struct{})
-	c, begun := w.running(), time.Now()
+	t, c, begun := w.t, w.running(), time.Now()
+	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
 		var accepted time.Time
-		port, accepted, err = w.script.Plug(w.t.Context(), c)
-		w.t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
+		if port, accepted, err = w.script.Plug(t.Context(), c); err != nil {
+			return
+		}
+		t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
 	}()
 	return func() {
 		<-done
