@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -125,24 +123,9 @@ func (n *northbound) look(ctx context.Context) (l look, err error) {
 			}
 		}
 	}
-	if l.database, err = sizeOf(n.nb.Database()); err != nil {
+	if l.database, err = process.SizeOf(n.nb.Database()); err != nil {
 		return l, err
 	}
-	l.data, err = sizeOf(n.dir)
+	l.data, err = process.SizeOf(n.dir)
 	return l, err
-}
-
-// sizeOf returns the size of a file, or of the files in a folder.
-func sizeOf(path string) (bytes float64, err error) {
-	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			bytes += float64(info.Size())
-		}
-		return err
-	})
-	return bytes, err
 }

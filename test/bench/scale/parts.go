@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -168,30 +166,15 @@ func (s *simulation) name(what string) string { return fmt.Sprintf("%d nodes: %s
 
 // sizes returns the figure of the sizes of the databases on disk.
 func (s *simulation) sizes() (figures.Figure, error) {
-	etcd, err := size(s.etcd.Dir())
+	etcd, err := process.SizeOf(s.etcd.Dir())
 	if err != nil {
 		return figures.Figure{}, err
 	}
-	nb, err := size(s.lab.NB.File())
+	nb, err := process.SizeOf(s.lab.NB.File())
 	if err != nil {
 		return figures.Figure{}, err
 	}
-	sb, err := size(s.lab.SB.File())
+	sb, err := process.SizeOf(s.lab.SB.File())
 	return figures.Unbound(s.name("files of etcd, northbound, southbound database"),
 		fmt.Sprintf("%.0f, %.0f, %.0f MiB", etcd/process.Megabyte, nb/process.Megabyte, sb/process.Megabyte)), err
-}
-
-// size returns the size of a file, or of the files in a folder.
-func size(path string) (bytes float64, err error) {
-	err = filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
-		if err != nil || !d.Type().IsRegular() {
-			return err
-		}
-		info, err := d.Info()
-		if err == nil {
-			bytes += float64(info.Size())
-		}
-		return err
-	})
-	return bytes, err
 }
