@@ -99,8 +99,8 @@ test: deps kube odl ovn ## run all tests on real programs, except those of make 
 
 # Most tests wait for other programs, so two packages of each of test-race and test-plain run at a time. make check
 # vets them. TestSchedules resets connections while libovsdb 0.8.1 makes them, which races in there (Connect adds to a WaitGroup
-# while the end of the connection waits for it): test-plain runs it. OpenDaylight comes last: it lost changes of its datastore while the
-# machine compiled the other tests.
+# while the end of the connection waits for it): test-plain runs it. OpenDaylight comes last: its tests failed twice
+# while the machine compiled the other tests.
 test-race:
 	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 40m -skip '^TestSchedules$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
 	CGO_ENABLED=1 go test -race -vet=off -short ./cni/agent

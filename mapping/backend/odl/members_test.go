@@ -70,7 +70,7 @@ func TestNoLeader(t *testing.T) {
 	heal(t, b, more)
 }
 
-// TestNoLeaderForMany: the backend does not count failures of entries while there is no leader. It rejects nothing after the election.
+// TestNoLeaderForMany: the backend counts no failures of entries while the cluster has no leader, so it rejects no entry after the election.
 func TestNoLeaderForMany(t *testing.T) {
 	b, first, second := members(t)
 	want := podsOf()

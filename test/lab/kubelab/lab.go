@@ -37,8 +37,7 @@ const (
 	PodCIDR6     = "fd00:10:244::/64"
 )
 
-// central6 is the address of the central namespace in a dual-stack cluster beside ovnhost.Central. Those of nodes end like their IPv4
-// addresses.
+// central6 is the IPv6 address of the central namespace in a dual-stack cluster. The IPv6 address of a node ends like its IPv4 address.
 const central6 = "fd00:31:99::1"
 
 // Config configures a lab.
