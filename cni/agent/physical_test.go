@@ -138,6 +138,13 @@ func testPhysicalNetwork(t *testing.T, layout ovn.Layout) {
 	w.step("each MAC address is at one port of the switch, and none of another namespace's pods", func() {
 		w.testOnRack(near, far, other)
 	})
+	w.step("the hosts have few flows", func() {
+		for _, h := range []string{"host1", "host2"} {
+			flows, err := w.lab.Host(h).Flows(w.t.Context())
+			require.NoError(w.t, err)
+			require.Less(w.t, strings.Count(flows, "\n"), 10_000)
+		}
+	})
 	w.step("forged packets of a machine do not come in", func() { w.testForged(near, other) })
 	w.step("the agent keeps its bridges and the bridges of others, and refuses pods without a bridge", func() {
 		w.testMappings("host2", far)
@@ -149,7 +156,8 @@ func testPhysicalNetwork(t *testing.T, layout ovn.Layout) {
 func (w *world) testOnRack(near, far, other *sandbox) {
 	w.t.Helper()
 	for _, p := range []*sandbox{near, far} {
-		w.pinging(other.inLab(), p.address.String())
+		asked := w.asking(other.inLab(), p.address.String(), 8080)
+		defer func() { require.NoError(w.t, asked()) }()
 		await(w.t, "no packet is lost", func() error { // on a busy machine ping can end before the last answers
 			out, err := w.lab.Exec(w.t.Context(), "machine", "ping", "-n", "-c", "20", "-i", "0.05", p.address.String())
 			require.NotContains(w.t, out, "duplicate")

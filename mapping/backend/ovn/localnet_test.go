@@ -1,6 +1,7 @@
 package ovn_test
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
@@ -26,21 +27,25 @@ func TestLocalnetRows(t *testing.T) {
 	m.Add(elan)
 	preview, err := ovn.Preview(m, "", ovn.LayoutELAN)
 	require.NoError(t, err)
-	var port, acl ovn.Row
+	var port ovn.Row
+	var acls []string
 	for _, r := range preview.Rows() {
 		switch r.Table {
 		case "Logical_Switch_Port":
 			port = r
 		case "ACL":
-			acl = r
+			acls = append(acls, fmt.Sprintf("%v %v %v", r.Columns["priority"], r.Columns["action"], r.Columns["match"]))
 		}
 	}
 	require.Equal(t, "fd00::1:plant/localnet", port.Name)
 	require.Equal(t, "localnet", port.Columns["type"])
 	require.Equal(t, 100, port.Columns["tag"])
 	require.Equal(t, map[string]string{"network_name": ovs.Physical{Node: node}.NameOf("cable")}, port.Columns["options"])
-	require.Equal(t, `inport == "fd00::1:plant/localnet" && (arp.tpa != 10.50.0.0/24 || ip4.src != 10.50.0.0/24 || ip4.dst != 10.50.0.0/24`+
-		` || ip6.src != {fd50::/64, fe80::/10, ::} || ip6.dst != {fd50::/64, fe80::/10, ff02::1:ff00:0/104})`, acl.Columns["match"])
+	require.ElementsMatch(t, []string{
+		`2 allow inport == "fd00::1:plant/localnet" && (arp.tpa == 10.50.0.0/24 || (ip4.src == 10.50.0.0/24 && ip4.dst == 10.50.0.0/24)` +
+			` || (ip6.src == {fd50::/64, fe80::/10, ::} && ip6.dst == {fd50::/64, fe80::/10, ff02::1:ff00:0/104}))`,
+		`1 drop inport == "fd00::1:plant/localnet" && (arp || ip)`,
+	}, acls)
 
 	elan.SegmentType, elan.SegmentationID, elan.Subnets = netvirt.SegmentFlat, 0, netvirt.NewPrefixList(netip.MustParsePrefix("10.50.0.0/24"))
 	m.Add(elan)
@@ -48,8 +53,8 @@ func TestLocalnetRows(t *testing.T) {
 	require.NoError(t, err)
 	for _, r := range flat.Rows() {
 		require.NotContains(t, r.Columns, "tag")
-		if r.Table == "ACL" {
-			require.Contains(t, r.Columns["match"], "|| ip6)")
+		if r.Table == "ACL" && r.Columns["action"] == "allow" {
+			require.NotContains(t, r.Columns["match"], "ip6")
 		}
 	}
 }

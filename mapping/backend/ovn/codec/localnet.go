@@ -9,8 +9,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// priorityOutside is the priority of the ACL for packets from a physical network.
-const priorityOutside = 1
+// The priorities of the ACLs for packets from a physical network. A single ACL that drops all others could not be: a match that
+// negates two sets of IPv6 prefixes becomes 110,000 OpenFlow flows on each node.
+const (
+	priorityOutside = 1
+	priorityInside  = 2
+)
 
 // The sources and the destinations of packets by which IPv6 neighbours find each other, beside addresses of their network (RFC 4861).
 const (
@@ -31,7 +35,7 @@ func (c Codec) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance
 		return
 	}
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: o.Name + "/" + roleLocalnet, Type: "localnet",
+		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetPort(o), Type: "localnet",
 		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": netvirt.PhysicalNetworkName(o.PhysicalNetwork, node)},
 		ExternalIDs: c.mark(k, roleLocalnet),
 	}
@@ -41,23 +45,37 @@ func (c Codec) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.Name), "ports", lsp.UUID)
+	if match := insideOf(o.Subnets); match != "" {
+		c.fromMachines(set, k, o, roleInside, priorityInside, nb.ACLActionAllow, match)
+	}
+	c.fromMachines(set, k, o, roleLocalnet, priorityOutside, nb.ACLActionDrop, "(arp || ip)")
+}
+
+// fromMachines adds an ACL for packets that come in from the physical network of an elan-instance.
+func (c Codec) fromMachines(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, role string, priority int, action, match string) {
 	acl := &nb.ACL{
-		UUID: c.uuid(nb.ACLTable, k, roleLocalnet), Direction: nb.ACLDirectionFromLport, Priority: priorityOutside, Action: nb.ACLActionDrop,
-		Match: fmt.Sprintf("inport == %q && (%s)", lsp.Name, outsideOf(o.Subnets)), ExternalIDs: c.mark(k, roleLocalnet),
+		UUID: c.uuid(nb.ACLTable, k, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
+		Match: fmt.Sprintf("inport == %q && %s", localnetPort(o), match), ExternalIDs: c.mark(k, role),
 	}
 	set.Add(acl)
 	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.Name), "acls", acl.UUID)
 }
 
-// outsideOf returns a match for packets that are not between addresses of the subnets, at most one of each family.
-func outsideOf(subnets netvirt.PrefixList) string {
-	four, six := "arp || ip4", "ip6"
+// localnetPort is the name of the port by which an elan-instance reaches its physical network.
+func localnetPort(o netvirt.ELANInstance) string { return o.Name + "/" + roleLocalnet }
+
+// insideOf returns a match for packets between addresses of the subnets, at most one of each family; empty if there is none.
+func insideOf(subnets netvirt.PrefixList) string {
+	var all []string
 	for _, s := range subnets.All() {
 		if s.Addr().Is4() {
-			four = fmt.Sprintf("arp.tpa != %s || ip4.src != %s || ip4.dst != %s", s, s, s)
+			all = append(all, fmt.Sprintf("arp.tpa == %s || (ip4.src == %s && ip4.dst == %s)", s, s, s))
 		} else {
-			six = fmt.Sprintf("ip6.src != {%s, %s} || ip6.dst != {%s, %s}", s, neighbours6, s, neighboursTo)
+			all = append(all, fmt.Sprintf("(ip6.src == {%s, %s} && ip6.dst == {%s, %s})", s, neighbours6, s, neighboursTo))
 		}
 	}
-	return strings.Join([]string{four, six}, " || ")
+	if len(all) == 0 {
+		return ""
+	}
+	return "(" + strings.Join(all, " || ") + ")"
 }
