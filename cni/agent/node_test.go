@@ -354,18 +354,20 @@ func TestNodeNoLoss(t *testing.T) {
 	}
 }
 
-// pinging sends pings until the test ends, and fails the test if an answer is missing.
+// pinging sends packets until the test ends, and fails the test if there was an outage.
 func (w *world) pinging(from, to string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	said := make(chan string, 1)
 	go func() {
-		out, _ := w.lab.Exec(ctx, from, "ping", "-n", "-q", "-i", "0.02", "-c", "300", "-W", "5", to)
+		out, _ := w.lab.Exec(ctx, from, "ping", "-n", "-i", "0.02", "-c", "300", "-W", "5", to)
 		said <- out
 	}()
 	w.t.Cleanup(func() {
 		defer cancel()
-		require.Contains(w.t, <-said, " 0% packet loss", "from %s to %s", from, to)
+		most, answers := ovnhost.Lost(<-said)
+		require.LessOrEqual(w.t, most, ovnhost.MaxLost, "packets lost in a row from %s to %s", from, to)
+		require.NotZero(w.t, answers)
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strconv"
 	"time"
@@ -48,6 +49,26 @@ func (l *Lab) ping(ctx context.Context, from string, to netip.Addr) error {
 		return fmt.Errorf("ping %s from %s: %w", to, from, err)
 	}
 	return nil
+}
+
+// MaxLost is how many packets in a row may have no answer where pods must reach each other all the time, if packets are sent every
+// 20 ms. On a busy machine the userspace datapath of Open vSwitch drops a packet now and then. An outage drops more than these.
+const MaxLost = 2
+
+// answered matches the number of a packet in a line of ping about its answer.
+var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl`)
+
+// Lost reads the output of ping. most is how many packets in a row have no answer at most, up to the last one that has one. answers
+// is the number of answers.
+func Lost(output string) (most, answers int) {
+	last := 0
+	for _, line := range answered.FindAllStringSubmatch(output, -1) {
+		number, _ := strconv.Atoi(line[1]) // at most 65535
+		most = max(most, number-last-1)
+		last = max(last, number)
+		answers++
+	}
+	return most, answers
 }
 
 // server is an HTTP server in this process that listens in a pod.

@@ -217,9 +217,6 @@ func (m *machine) cutOff(cut bool) {
 func (m *machine) remove(other *machine) {
 	t := m.w.t
 	t.Helper()
-	for db := range schemas { // an election can be under way, because the other one was killed
-		m.w.leader(db)
-	}
 	m.guide("kick", "LOST="+other.address.String())
 	m.awaitMembers(2)
 	for db := range schemas {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// TestMachines: while a machine with databases is away, new pods get their network, and running pods lose no packet.
+// TestMachines: while a machine with databases is away, new pods get their network, and running pods reach each other all the time.
 func TestMachines(t *testing.T) {
 	w := start(t, ovn.LayoutELAN)
 	w.step("pods reach each other", w.testPods)
