@@ -135,9 +135,9 @@ test-odl: deps odl
 csit: deps
 	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
-# conformance: run Kubernetes' own network tests on seven nodes (root)
+# conformance: run Kubernetes' own network tests on seven nodes, or (BACKEND=odl) on three that OpenDaylight programs (root)
 conformance: deps kube build
-	go run ./test/suite/conformance
+	go run ./test/suite/conformance -backend $(BACKEND)
 
 # fuzz: run every fuzz target for a fixed number of inputs
 fuzz:

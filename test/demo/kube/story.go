@@ -54,6 +54,7 @@ func (s *story) tell(ctx context.Context) error {
 		{Title: "Send packets from pod to pod, from pod to node, from node to pod", Do: s.ping},
 		{Title: "Fetch a page through the Service, by its name, and by its port of each node", Do: s.fetch},
 		{Title: "Reach the API server as kubernetes.default", Do: s.reachAPIServer},
+		{Title: "Let a NetworkPolicy choose by a label who reaches the Pod", Do: s.restrict},
 		{Title: "Scale the Deployment up, and down", Do: s.scale},
 		{Title: "Replace all pods of the Deployment while a client fetches pages", Do: s.roll},
 		{Title: "Delete all: the model is empty", Do: s.deleteAll},
@@ -386,11 +387,31 @@ func (s *story) deleteAll(ctx context.Context) error {
 	if err := s.await(ctx, func(ctx context.Context) error { return s.count(ctx, "", 0) }); err != nil {
 		return err
 	}
+	if s.release != "" {
+		s.screen.Say("the elan-instances stay until the addresses of their pods can be used again")
+	}
+	if err := s.await(ctx, s.isEmpty); err != nil {
+		return err
+	}
 	if err := s.show(ctx); err != nil {
 		return err
 	}
 	_, err := s.lab.Run(ctx, "", "scale", "--namespace=kube-system", "deployment/coredns", "--replicas=1")
 	return err
+}
+
+// isEmpty fails while the model has instances.
+func (s *story) isEmpty(ctx context.Context) error {
+	for _, what := range []string{"elan-instances", "vpn-instances"} {
+		out, err := s.lab.Ask(ctx, "get", what)
+		if err != nil {
+			return err
+		}
+		if !strings.HasPrefix(out, "no "+what) {
+			return fmt.Errorf("the model still has %s:\n%s", what, out)
+		}
+	}
+	return nil
 }
 
 // kubectl shows a command and what it prints.

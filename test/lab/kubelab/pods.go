@@ -168,7 +168,11 @@ func (p Place) Ping(ctx context.Context, to netip.Addr) error {
 
 // Get fetches a page from the place's network.
 func (p Place) Get(ctx context.Context, url string) (string, error) {
-	return p.Exec(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "5", url)
+	return p.get(ctx, url, "5")
+}
+
+func (p Place) get(ctx context.Context, url, seconds string) (string, error) {
+	return p.Exec(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", seconds, url)
 }
 
 // apiClusterIP is the cluster IP of kubernetes.default: the first address of ServiceCIDR.
@@ -180,10 +184,15 @@ func (l *Lab) GetAPI(ctx context.Context, from Place, path string) (string, erro
 		"--cacert", filepath.Join(l.access.dir, certificateFile), "--resolve", "kubernetes.default:443:"+apiClusterIP, "https://kubernetes.default"+path)
 }
 
+// dialSeconds bounds Dial. It is longer than the 5 s after which a resolver sends a lost request again: the userspace datapath of
+// Open vSwitch loses packets of tunnels while links of the node change.
+const dialSeconds = "15"
+
 // Dial lets the test program of a pod fetch a page, with the pod's name server, and returns the page. The request to the test
 // program comes from another place.
 func (p Place) Dial(ctx context.Context, pod Place, host string, port int, path string) (string, error) {
-	out, err := p.Get(ctx, fmt.Sprintf("http://%s:8080/dial?host=%s&port=%d&protocol=http&request=%s&tries=1", pod.Address, host, port, path))
+	url := fmt.Sprintf("http://%s:8080/dial?host=%s&port=%d&protocol=http&request=%s&tries=1", pod.Address, host, port, path)
+	out, err := p.get(ctx, url, dialSeconds)
 	if err != nil {
 		return "", err
 	}
