@@ -29,6 +29,12 @@ func TestBalances(t *testing.T) {
 	w.answers(w.node, "", "tcp", node+":30080", pod1+":8080 "+management)
 	w.answers(w.outside, client, "tcp", node+":30080", pod1+":8080 "+edge)
 
+	local := direct("tcp", 30081, pod1)
+	local.Local = true
+	w.syncAll(true, at, serving{Services: []nodeports.Port{to, node30080, local}})
+	w.answers(w.outside, other, "tcp", node+":30081", pod1+":8080 "+other)
+	w.answers(w.outside, other, "tcp", node+":30080", pod1+":8080 "+edge)
+
 	w.serveIn(w.outside, client+":8443")
 	api := direct("tcp", 443, pod1)
 	api.Address, api.Endpoints[0] = netip.MustParseAddr("10.96.0.1"), netip.MustParseAddrPort(client+":8443")

@@ -69,7 +69,8 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
-//	answer of the endpoint would go to them directly otherwise. The same for packets of all clients to
+//	answer of the endpoint would go to them directly otherwise. If the pod network does not balance, pods
+//	answer other nodes by their own node, and the packets of these keep their source. The same for packets of all clients to
 //	endpoints that answer by a gateway, and to endpoints of ports that lead to all nodes. Packets of the node's
 //	programs keep an address that is routed to the node. Those to host ports get the address of the node in the pod network, and those to
 //	an endpoint that is a program of the node get its address.
@@ -200,8 +201,10 @@ func (t *table) leavingRules() (all []rule) {
 		all = append(all, t.fromNode("a host port", hasLabel(hostLabel)))
 	}
 	all = append(all, t.fromPrograms()...)
+	if !t.balances {
+		all = append(all, rule{"from other nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)})
+	}
 	all = append(all, []rule{
-		{"from other nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)},
 		{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), snat)},
 		{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), snat)},
 	}...)
