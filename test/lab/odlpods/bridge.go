@@ -50,6 +50,12 @@ func (l *Lab) asOperator() []string {
 	return []string{"--server", l.URL(), "--user", operator, "--password-file", l.users.password(operator)}
 }
 
+// Operator returns the credentials of a client that may write.
+func (l *Lab) Operator() (user, password string, err error) {
+	text, err := os.ReadFile(l.users.password(operator))
+	return operator, strings.TrimSpace(string(text)), err
+}
+
 // Apply applies a YAML text with coe-bridge apply.
 func (l *Lab) Apply(ctx context.Context, name, text string) error {
 	file := l.users.path(name + ".yaml")
