@@ -102,6 +102,12 @@ type Block struct {
 	DHCP bool `json:"dhcp,omitempty"`
 }
 
+// Node returns the address of the node of the elan-instance, which is in its name; invalid if the name has none.
+func (b *Block) Node() netip.Addr {
+	addr, _ := netip.ParseAddr(b.ELAN[:max(0, strings.LastIndexByte(b.ELAN, ':'))])
+	return addr
+}
+
 // ELANFact is what was chosen for an elan-instance.
 type ELANFact struct {
 	Name string `json:"name"`

@@ -39,7 +39,8 @@ type Store struct {
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
 	egress   egressState
-	blocks   []*Block // see allBlocks; nil while stale
+	// blocks are by node. Their slices are replaced, never changed. shownBlocks is a copy for ClusterViews; nil while stale.
+	blocks, shownBlocks map[netip.Addr][]*Block
 
 	serviceCIDRs serviceCIDRs
 	// damaged and unreadable are replaced, never changed.
@@ -122,6 +123,7 @@ func NewStore(changed func(Changed), origins ...Origin) *Store {
 		leases:     map[string][]*Lease{},
 		placed:     map[string]int{},
 		hosting:    map[string]int{},
+		blocks:     map[netip.Addr][]*Block{},
 		policies:   map[string]*PolicySpec{},
 		policy: policyState{
 			labels:   map[string]Labels{},
@@ -297,8 +299,9 @@ type ClusterView struct {
 	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
 	EgressIPs      []*EgressIP
 	EgressProblems []Problem
-	// Blocks are the address blocks of all namespaces, in no order.
-	Blocks []*Block
+	// Blocks are the address blocks of all namespaces by the node of their elan-instance, in no order. The blocks of a node are the
+	// same slice until one of them changes.
+	Blocks map[netip.Addr][]*Block
 }
 
 // Cluster returns a snapshot of the state that belongs to no namespace.
@@ -316,15 +319,12 @@ func (s *Store) Cluster() ClusterView {
 	}
 }
 
-// allBlocks returns the blocks of all namespaces. The caller holds the lock.
-func (s *Store) allBlocks() []*Block {
-	if s.blocks == nil {
-		s.blocks = []*Block{}
-		for _, ns := range s.namespaces {
-			s.blocks = slices.AppendSeq(s.blocks, maps.Values(ns.blocks))
-		}
+// allBlocks returns the blocks of all namespaces by node. The caller holds the lock.
+func (s *Store) allBlocks() map[netip.Addr][]*Block {
+	if s.shownBlocks == nil {
+		s.shownBlocks = maps.Clone(s.blocks)
 	}
-	return s.blocks
+	return s.shownBlocks
 }
 
 // Namespace returns the namespace with a name; nil if no source reports it. RESTCONF reports

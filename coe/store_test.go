@@ -53,10 +53,10 @@ func TestStoreTellsWhatChanged(t *testing.T) {
 	require.Equal(t, []coe.Changed{{Leased: []string{"u1"}}}, r.take(), "a lease does not mark its namespace as changed")
 	require.Len(t, s.View("b").Leases, 1)
 	s.Update(func(tx *coe.Tx) {
-		tx.PutBlock("b", &coe.Block{ELAN: "e", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
+		tx.PutBlock("b", &coe.Block{ELAN: "192.0.2.1:b", Prefix: netip.MustParsePrefix("10.0.0.0/29")})
 	})
 	require.Len(t, s.Cluster().Blocks, 1)
-	s.Update(func(tx *coe.Tx) { tx.DeleteBlock("b", "e", netip.MustParsePrefix("10.0.0.0/29")) })
+	s.Update(func(tx *coe.Tx) { tx.DeleteBlock("b", "192.0.2.1:b", netip.MustParsePrefix("10.0.0.0/29")) })
 	require.Equal(t, []coe.Changed{{Blocks: true}, {Blocks: true}}, r.take())
 
 	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u1") })

@@ -17,68 +17,151 @@ import (
 // Under IsolationNamespace neither transit nor node network exists: namespaces may have
 // the same addresses, so a node cannot reach a pod by its address.
 func Cluster(v coe.ClusterView, s Settings) (netvirt.Model, []coe.Problem) {
-	return mapCluster(v, s, s.compile(v.PolicySet))
+	parts, problems := mapCluster(v, s, s.compile(v.PolicySet), &mappedNodes{})
+	return parts.Model(), problems
 }
 
-// mapCluster is Cluster with the policies of the view's PolicySet.
-func mapCluster(v coe.ClusterView, s Settings, all *policies) (netvirt.Model, []coe.Problem) {
-	m := make(netvirt.Model, 2*len(v.Nodes)+2)
-	s.addNodes(m, v)
+// mapCluster is Cluster with the policies of the view's PolicySet, and with the nodes of the last mapping, which it updates.
+func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes) (netvirt.Parts, []coe.Problem) {
+	rest := netvirt.Model{}
 	problems := slices.Concat(v.Damaged, v.AddressProblems, v.EgressProblems)
 	for _, p := range v.Policies {
 		problems = append(problems, s.policyProblems(p)...)
 	}
 	problems = append(problems, s.profileProblems(v.PolicySet)...)
+	joined := s.transit() != "" && v.Networks != nil && !v.Networks.Isolated
+	var numbers numbering
+	if joined {
+		numbers = newNumbering(v.Networks, v.Numbers)
+	}
+	nodes.update(v, s, numbers)
 	if target := s.transit(); target != "" {
-		m.Add(netvirt.Transit{RouteTarget: target})
-		if v.Networks != nil && !v.Networks.Isolated {
-			problems = append(problems, joinNodes(m, v, target)...)
+		rest.Add(netvirt.Transit{RouteTarget: target})
+		if joined {
+			problems = append(problems, joinNodes(rest, v, numbers, target)...)
 			if !s.Separates() {
-				addEgressIPs(m, v, target, all)
+				addEgressIPs(rest, v, target, all)
 			}
 		}
 	}
-	problems = append(problems, s.gateways(m, v)...)
+	problems = append(problems, s.gateways(rest, v, nodes)...)
 	if all != nil {
-		all.addCluster(m, v)
+		all.addCluster(rest, v, nodes)
 	}
 	slices.SortFunc(problems, func(a, b coe.Problem) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
 	})
-	return m, problems
+	return nodes.parts.With(map[string]*netvirt.Part{"": netvirt.RestPart(rest)}), problems
 }
 
-// addNodes adds the nodes. If the backend needs gateways, a node has the gateways of its blocks, and it exists as long as it has a
-// block: its pods may run although no source reports it. The blocks of a namespace with a physical network are behind gateways of
-// its own, except the blocks that it shares.
-func (s Settings) addNodes(m netvirt.Model, v coe.ClusterView) {
-	of := map[netip.Addr][]netip.Prefix{}
-	if s.Limits.NodeGateways {
-		for _, b := range v.Blocks {
-			node, namespace, err := netvirt.ParseELANName(b.ELAN)
-			network := b.Prefix
-			if b.Shared.IsValid() {
-				network = b.Shared
-			} else if s.Physical.ForNamespace(namespace) != nil {
-				continue
-			}
-			if err == nil {
-				of[node] = append(of[node], netip.PrefixFrom(b.Gateway, network.Bits()))
-			}
+// mappedNodes are the nodes of a mapping of the cluster's scope.
+type mappedNodes struct {
+	nodes map[netip.Addr]*mappedNode
+	parts netvirt.Parts
+}
+
+// mappedNode is a node with the values that its objects are made from. It keeps them while the values are the same.
+type mappedNode struct {
+	nodeValues
+	part *netvirt.Part // nil if the node is not in the model
+}
+
+type nodeValues struct {
+	node     *coe.Node     // nil if no source reports it
+	blocks   **coe.Block   // the first of the node's blocks; nil if there is none, or the backend needs no gateways of nodes
+	networks *coe.Networks // nil if the node has no management port, as number is 0
+	number   uint32
+	edges    edges
+}
+
+// edges are the edge addresses of a node. They depend on the highest number of all nodes.
+type edges struct{ ipv4, ipv6 netip.Addr }
+
+// update maps the nodes that have changed.
+func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering) {
+	nodes, changed := make(map[netip.Addr]*mappedNode, len(v.Nodes)), map[string]*netvirt.Part{}
+	add := func(addr netip.Addr) {
+		values := nodeValues{node: v.Nodes[addr]}
+		blocks := v.Blocks[addr]
+		if s.Limits.NodeGateways && len(blocks) > 0 {
+			values.blocks = &blocks[0]
+		}
+		if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
+			values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
+		}
+		before := m.nodes[addr]
+		if before == nil || before.nodeValues != values {
+			before = &mappedNode{values, s.nodePart(addr, values, blocks)}
+			changed[netvirt.NodePart(addr)] = before.part
+		}
+		nodes[addr] = before
+	}
+	for addr := range v.Nodes {
+		add(addr)
+	}
+	for addr := range v.Blocks {
+		if v.Nodes[addr] == nil {
+			add(addr)
 		}
 	}
-	for addr, all := range of {
-		m.Add(netvirt.Node{Address: addr, Gateways: netvirt.NewGatewayList(all...)})
+	for addr := range m.nodes {
+		if nodes[addr] == nil {
+			changed[netvirt.NodePart(addr)] = nil
+		}
 	}
-	for addr, n := range v.Nodes {
-		m.Add(netvirt.Node{Address: addr, HostName: n.HostName, Gateways: netvirt.NewGatewayList(of[addr]...)})
-	}
+	m.nodes, m.parts = nodes, m.parts.With(changed)
 }
 
-// joinNodes gives each node that has a number a management port, and joins them with a
-// transit. It returns a problem for each node that can have no number, or no edge address.
-func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []coe.Problem) {
-	network, numbers := v.Networks.Nodes, newNumbering(v.Networks, v.Numbers)
+// port returns the management port of a node.
+func (m *mappedNodes) port(node netip.Addr) (port netvirt.ManagementPort, has bool) {
+	n := m.nodes[node]
+	if n == nil || n.networks == nil {
+		return port, false
+	}
+	port, has = n.part.Model[netvirt.ManagementPort{Node: node}.Key()].(netvirt.ManagementPort)
+	return port, has
+}
+
+// nodePart returns the objects of a node; nil if it has none. If the backend needs gateways, a node has the gateways of its blocks, and
+// it exists as long as it has one: its pods may run although no source reports it.
+func (s Settings) nodePart(addr netip.Addr, values nodeValues, blocks []*coe.Block) *netvirt.Part {
+	o := netvirt.Node{Address: addr}
+	if values.blocks != nil {
+		o.Gateways = s.gatewaysOf(blocks)
+	}
+	if values.node == nil && o.Gateways == "" {
+		return nil
+	}
+	if values.node == nil {
+		return netvirt.NewPart(o)
+	}
+	o.HostName = values.node.HostName
+	if values.networks == nil {
+		return netvirt.NewPart(o)
+	}
+	return netvirt.NewPart(o, managementPort(addr, values))
+}
+
+// gatewaysOf returns the gateways of a node's blocks. The blocks of a namespace with a physical network are behind gateways of
+// its own, except the blocks that it shares.
+func (s Settings) gatewaysOf(blocks []*coe.Block) netvirt.GatewayList {
+	var all []netip.Prefix
+	for _, b := range blocks {
+		network := b.Prefix
+		if b.Shared.IsValid() {
+			network = b.Shared
+		} else if _, namespace, _ := netvirt.ParseELANName(b.ELAN); s.Physical.ForNamespace(namespace) != nil {
+			continue
+		}
+		all = append(all, netip.PrefixFrom(b.Gateway, network.Bits()))
+	}
+	return netvirt.NewGatewayList(all...)
+}
+
+// joinNodes joins the management ports of nodes with a transit. It returns a problem for each node that can have no number, or no
+// edge address.
+func joinNodes(m netvirt.Model, v coe.ClusterView, numbers numbering, transit string) (problems []coe.Problem) {
+	network := v.Networks.Nodes
 	if numbers.taken > 0 {
 		o := netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0}
 		if six := v.Networks.NodesIPv6; six.IsValid() {
@@ -87,11 +170,7 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, transit string) (problems []c
 		m.Add(o)
 	}
 	for addr, n := range v.Nodes {
-		number, lacks := numbers.of(addr)
-		if number != 0 {
-			m.Add(managementPort(addr, n, v.Networks, number, numbers.last))
-		}
-		if lacks != "" {
+		if lacks := numbers.lacks(addr); lacks != "" {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
 				Message: fmt.Sprintf("%s has no free address for %s: set a larger --node-network, or delete nodes that no longer exist", network, lacks),
@@ -119,29 +198,39 @@ func newNumbering(networks *coe.Networks, facts map[netip.Addr]*coe.NodeFact) nu
 	return n
 }
 
-// of returns the number of a node, 0 for none, and what the node lacks because the range has no more addresses.
-func (n numbering) of(node netip.Addr) (number uint32, lacks string) {
+// lacks returns what a node lacks because the range has no more addresses.
+func (n numbering) lacks(node netip.Addr) string {
+	var number uint32
 	if fact := n.facts[node]; fact != nil {
 		number = fact.Number
 	}
 	switch {
 	case number == 0 && n.taken >= int(n.network.Numbers()):
-		lacks = "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"
+		return "the node's management port, so the node and pods do not reach each other, and its pods do not reach other networks"
 	case number != 0 && !n.network.EdgeAddress(number, n.last).IsValid():
-		lacks = "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
+		return "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
 	}
-	return number, lacks
+	return ""
 }
 
-func managementPort(addr netip.Addr, n *coe.Node, networks *coe.Networks, number, last uint32) netvirt.ManagementPort {
-	network := networks.Nodes
+// edges returns the edge addresses of the node with a number.
+func (n numbering) edges(networks *coe.Networks, number uint32) (e edges) {
+	e.ipv4 = networks.Nodes.EdgeAddress(number, n.last)
+	if six := networks.NodesIPv6; six.Has(number) {
+		e.ipv6 = six.EdgeAddress(number, n.last)
+	}
+	return e
+}
+
+func managementPort(addr netip.Addr, values nodeValues) netvirt.ManagementPort {
+	network, number, n := values.networks.Nodes, values.number, values.node
 	port := netvirt.ManagementPort{
 		Node: addr, Network: network.Masked(), Chassis: n.HostName,
-		Address: network.Address(number), ServiceAddress: network.ServiceAddress(number), EdgeAddress: network.EdgeAddress(number, last),
+		Address: network.Address(number), ServiceAddress: network.ServiceAddress(number), EdgeAddress: values.edges.ipv4,
 		MAC: network.MAC(number),
 	}
-	if six := networks.NodesIPv6; six.Has(number) {
-		port.IPv6 = netvirt.NodeAddresses{Address: six.Address(number), Service: six.ServiceAddress(number), Edge: six.EdgeAddress(number, last)}
+	if six := values.networks.NodesIPv6; six.Has(number) {
+		port.IPv6 = netvirt.NodeAddresses{Address: six.Address(number), Service: six.ServiceAddress(number), Edge: values.edges.ipv6}
 	}
 	if n.SecondIP.Is4() || port.IPv6.Address.IsValid() {
 		port.Second = n.SecondIP

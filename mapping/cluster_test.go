@@ -142,15 +142,17 @@ func TestGatewaysOfNodes(t *testing.T) {
 	gone := netip.MustParseAddr("192.168.33.13")
 	v := coe.ClusterView{
 		Nodes: map[netip.Addr]*coe.Node{node1: {HostName: "node1", InternalIP: node1}}, PolicySet: &coe.PolicySet{},
-		Blocks: []*coe.Block{
-			block("192.168.33.12:a", "10.0.0.8/29", "10.0.0.9"), block("192.168.33.12:b", "10.0.0.0/29", "10.0.0.1"),
-			block("192.168.33.12:a", "169.254.1.1/32", "169.254.1.1"), block("192.168.33.12:b", "169.254.1.1/32", "169.254.1.1"),
-			block("192.168.33.13:a", "fd00::/120", "fd00::1"),
+		Blocks: map[netip.Addr][]*coe.Block{
+			node1: {
+				block("192.168.33.12:a", "10.0.0.8/29", "10.0.0.9"), block("192.168.33.12:b", "10.0.0.0/29", "10.0.0.1"),
+				block("192.168.33.12:a", "169.254.1.1/32", "169.254.1.1"), block("192.168.33.12:b", "169.254.1.1/32", "169.254.1.1"),
+			},
+			gone: {block("192.168.33.13:a", "fd00::/120", "fd00::1")},
 		},
 	}
 	shared := block("192.168.33.12:a", "10.0.0.17/32", "10.0.0.17")
 	shared.Shared = netip.MustParsePrefix("10.0.0.16/29")
-	v.Blocks = append(v.Blocks, shared)
+	v.Blocks[node1] = append(v.Blocks[node1], shared)
 	plain, byNode := settings, settings
 	byNode.Limits.NodeGateways = true
 	attached := byNode

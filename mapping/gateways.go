@@ -14,7 +14,7 @@ import (
 var linkLocal = netip.MustParsePrefix("169.254.0.0/16")
 
 // gateways maps the gateways, and returns their problems.
-func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.Problem) {
+func (s Settings) gateways(m netvirt.Model, v coe.ClusterView, nodes *mappedNodes) (problems []coe.Problem) {
 	if len(v.Gateways) == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView) (problems []coe.P
 		if n := v.Nodes[g.Node]; n != nil {
 			name = n.HostName
 		}
-		for _, p := range s.gateway(m, v, network, g) {
+		for _, p := range s.gateway(m, v, nodes, network, g) {
 			p.Kind, p.UID, p.Name = "gateway", g.Node.String(), name
 			problems = append(problems, p)
 		}
@@ -111,7 +111,7 @@ func (s Settings) HasGateways() bool {
 
 // gateway adds a gateway to the model. One that cannot work keeps its pods inside the network: these leave
 // with a certain address, or not at all.
-func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.NodeNetwork, g *coe.Gateway) []coe.Problem {
+func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, nodes *mappedNodes, network netvirt.NodeNetwork, g *coe.Gateway) []coe.Problem {
 	if reason, message := s.noGateways(network); reason != "" {
 		return []coe.Problem{{Reason: reason, Message: message}}
 	}
@@ -132,7 +132,7 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 		m.Add(o)
 		return problems
 	}
-	number, problem := gatewayNumber(m, v, g)
+	number, problem := gatewayNumber(v, nodes, g)
 	if problem != nil {
 		m.Add(o)
 		return append(problems, *problem)
@@ -148,8 +148,8 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, network netvirt.No
 	o.Inside = netvirt.NewPrefixList(inside...)
 	if o.Services = g.Services; g.Services {
 		o.External = netvirt.NewPrefixList(led(s.externalAtGateways(v.Gateways))...)
-		o.Nodes = netvirt.NewPrefixList(led(joinedNodes(m))...)
-		own := slices.DeleteFunc(led(single(nodeAddresses(m, g.Node, v.Nodes[g.Node])...)), func(p netip.Prefix) bool {
+		o.Nodes = netvirt.NewPrefixList(led(nodes.joined())...)
+		own := slices.DeleteFunc(led(single(nodes.addresses(g.Node, v.Nodes[g.Node])...)), func(p netip.Prefix) bool {
 			return slices.ContainsFunc(inside, func(in netip.Prefix) bool { return in.Overlaps(p) })
 		})
 		o.Own = netvirt.NewPrefixList(own...)
@@ -176,8 +176,8 @@ func (s Settings) gatewayRanges(network netvirt.NodeNetwork, g *coe.Gateway) (pr
 }
 
 // gatewayNumber returns the number of the node of a gateway, for which there are links, or why there is none.
-func gatewayNumber(m netvirt.Model, v coe.ClusterView, g *coe.Gateway) (uint32, *coe.Problem) {
-	if _, joined := m[netvirt.ManagementPort{Node: g.Node}.Key()]; !joined {
+func gatewayNumber(v coe.ClusterView, nodes *mappedNodes, g *coe.Gateway) (uint32, *coe.Problem) {
+	if _, joined := nodes.port(g.Node); !joined {
 		return 0, &coe.Problem{Reason: coe.Waiting, Message: fmt.Sprintf(
 			"the bridge knows no node with address %s and a management port, so pods that are pinned to the gateway reach nothing outside: correct the address, start the agent of the node, or delete the gateway", g.Node)}
 	}
@@ -249,14 +249,14 @@ func (s Settings) sourcePorts() string {
 	return fmt.Sprintf("%d-%d", above[0], above[1])
 }
 
-// joinedNodes returns the addresses of the nodes with management ports.
-func joinedNodes(m netvirt.Model) (all []netip.Prefix) {
-	for _, o := range m {
-		port, ok := o.(netvirt.ManagementPort)
-		if !ok {
+// joined returns the addresses of the nodes with management ports.
+func (m *mappedNodes) joined() (all []netip.Prefix) {
+	for node := range m.nodes {
+		port, has := m.port(node)
+		if !has {
 			continue
 		}
-		all = append(all, single(port.Node)...)
+		all = append(all, single(node)...)
 		if port.Second.IsValid() {
 			all = append(all, single(port.Second)...)
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -21,7 +20,7 @@ func (b *builder) notEnforced() {
 		b.problems = append(b.problems, b.policyProblems(p)...)
 	}
 	b.portsOfSCTP()
-	b.notEnforcedOfPods()
+	b.hostPorts()
 	for _, s := range b.Services {
 		if ignored := s.Ignored | b.unserved(s) | b.withoutPlaces(s); ignored != 0 {
 			b.unenforced("service", s.UID, s.Name, ignored.String())
@@ -30,33 +29,49 @@ func (b *builder) notEnforced() {
 			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
 		}
 	}
-	for _, a := range b.attached {
-		if l := a.lease; l.DeniedMAC != "" {
-			b.unenforced("pod", a.pod.UID, a.pod.Name, fmt.Sprintf("port-mac-address %s has no effect: it is that of %s; the pod has %s; send another one, or none",
-				l.DeniedMAC, cmp.Or(l.DeniedBy, "another interface"), l.MAC))
-		}
-	}
 	b.physicalProblems()
 	for _, a := range b.segments {
 		b.segment(a)
 	}
 }
 
-// notEnforcedOfPods adds the problems of pods.
-func (b *builder) notEnforcedOfPods() {
-	numbers := sync.OnceValue(func() numbering { return newNumbering(b.Networks, b.Numbers) })
-	for _, p := range b.Pods {
-		ignored := p.Ignored
-		switch {
-		case slices.ContainsFunc(p.HostPorts, func(port uint16) bool { return !b.servesHostPort(port) }):
-			ignored |= coe.HostPort
-		case len(p.HostPorts) > 0 && !p.NoNetwork && b.Networks != nil && b.Nodes[p.HostIP] != nil:
-			if _, lacks := numbers().of(p.HostIP); lacks != "" {
-				b.unenforced("pod", p.UID, p.Name, "hostPort is not served: the node has no edge address, because --node-network is full; use a larger range, or remove nodes")
-			}
+// notEnforcedOfPod returns the problems of a pod that depend on the pod, its leases and the settings alone. A pod with host ports is
+// noted for hostPorts.
+func (b *builder) notEnforcedOfPod(p *coe.Pod, interfaces []placed) (problems []coe.Problem) {
+	ignored := p.Ignored
+	switch {
+	case !b.servesHostPorts(p):
+		ignored |= coe.HostPort
+	case len(p.HostPorts) > 0:
+		b.hostPods = append(b.hostPods, p)
+	}
+	if ignored != 0 {
+		problems = append(problems, b.unenforcedProblem("pod", p.UID, p.Name, ignored.String()))
+	}
+	for _, a := range interfaces {
+		if l := a.lease; l.DeniedMAC != "" {
+			problems = append(problems, b.unenforcedProblem("pod", p.UID, p.Name, fmt.Sprintf(
+				"port-mac-address %s has no effect: it is that of %s; the pod has %s; send another one, or none",
+				l.DeniedMAC, cmp.Or(l.DeniedBy, "another interface"), l.MAC)))
 		}
-		if ignored != 0 && !p.NoNetwork {
-			b.unenforced("pod", p.UID, p.Name, ignored.String())
+	}
+	return problems
+}
+
+// servesHostPorts reports whether nodes answer on all host ports of a pod.
+func (b *builder) servesHostPorts(p *coe.Pod) bool {
+	return !slices.ContainsFunc(p.HostPorts, func(port uint16) bool { return !b.servesHostPort(port) })
+}
+
+// hostPorts adds the problems of pods with host ports on nodes without an edge address.
+func (b *builder) hostPorts() {
+	if b.Networks == nil || len(b.hostPods) == 0 {
+		return
+	}
+	numbers := newNumbering(b.Networks, b.Numbers)
+	for _, p := range b.hostPods {
+		if b.Nodes[p.HostIP] != nil && numbers.lacks(p.HostIP) != "" {
+			b.unenforced("pod", p.UID, p.Name, "hostPort is not served: the node has no edge address, because --node-network is full; use a larger range, or remove nodes")
 		}
 	}
 }
@@ -93,9 +108,11 @@ func (b *builder) segment(a placed) {
 }
 
 func (b *builder) unenforced(kind, uid, name, message string) {
-	b.problems = append(b.problems, coe.Problem{
-		Namespace: b.Namespace, Kind: kind, UID: uid, Name: name, Reason: coe.NotEnforced, Message: message,
-	})
+	b.problems = append(b.problems, b.unenforcedProblem(kind, uid, name, message))
+}
+
+func (b *builder) unenforcedProblem(kind, uid, name, message string) coe.Problem {
+	return coe.Problem{Namespace: b.Namespace, Kind: kind, UID: uid, Name: name, Reason: coe.NotEnforced, Message: message}
 }
 
 // portsOfSCTP reports the policies of the namespace that allow ports of SCTP, if the backend has no

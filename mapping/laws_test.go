@@ -57,11 +57,14 @@ func mapped(t *testing.T, v coe.View, s mapping.Settings) netvirt.Model {
 // checkMapper checks that a Mapper returns the same result as Map.
 func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 	m := mapping.NewMapper(nil, s)
+	var before netvirt.Parts
 	for _, v := range append(views, views...) {
 		want, wantProblems := mapping.Map(v, s)
 		got, gotProblems := m.Map(v)
-		require.Equal(t, want, got.Model())
+		require.Equal(t, want.Parts(), got)
 		require.Equal(t, wantProblems, gotProblems)
+		require.Equal(t, netvirt.Diff(before.Model(), want), netvirt.DiffParts(before, got))
+		before = got
 	}
 }
 
@@ -93,6 +96,15 @@ func shared(from, v coe.View) coe.View {
 		if stays() {
 			v.Blocks[i] = from.Blocks[i]
 		}
+	}
+	if r.IntN(2) == 0 {
+		v.Blocks = from.Blocks
+	}
+	if r.IntN(2) == 0 {
+		v.ELANs = from.ELANs
+	}
+	if r.IntN(2) == 0 {
+		v.Nodes = from.Nodes
 	}
 	return v
 }

@@ -2,8 +2,8 @@ package mapping
 
 import (
 	"cmp"
-	"maps"
 	"net/netip"
+	"reflect"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -18,6 +18,7 @@ type Mapper struct {
 	store    *coe.Store
 	settings Settings
 	mapped   map[netvirt.Scope]*mapped
+	nodes    mappedNodes
 	policies *policies // of the last PolicySet
 }
 
@@ -30,8 +31,7 @@ func NewMapper(store *coe.Store, s Settings) *Mapper {
 func (m *Mapper) Scope(scope netvirt.Scope) (netvirt.Parts, []coe.Problem) {
 	if scope == netvirt.Cluster {
 		v := m.store.Cluster()
-		model, problems := mapCluster(v, m.settings, m.compiled(v.PolicySet))
-		return model.Parts(), problems
+		return mapCluster(v, m.settings, m.compiled(v.PolicySet), &m.nodes)
 	}
 	return m.Map(m.store.View(string(scope)))
 }
@@ -42,7 +42,9 @@ func (m *Mapper) Map(v coe.View) (netvirt.Parts, []coe.Problem) {
 	scope := netvirt.Scope(v.Namespace)
 	b := newBuilder(v, m.settings, cmp.Or(m.mapped[scope], &mapped{}), m.compiled(v.PolicySet))
 	b.build()
-	m.mapped[scope] = &mapped{vpn: v.VPN, policies: b.policies, elans: b.elans, attached: b.attached, parts: b.parts}
+	m.mapped[scope] = &mapped{
+		vpn: v.VPN, policies: b.policies, elans: b.elans, facts: v.ELANs, listed: v.Blocks, blocks: b.blocks, attached: b.attached, parts: b.parts,
+	}
 	if len(b.attached) == 0 {
 		delete(m.mapped, scope)
 	}
@@ -62,8 +64,23 @@ type mapped struct {
 	vpn      *coe.VPNFact
 	policies *namespacePolicies
 	elans    map[netip.Addr]*elan
+	facts    map[string]*coe.ELANFact // of the view
+	listed   []*coe.Block             // of the view
+	blocks   map[blockKey]*coe.Block
 	attached []placed // sorted by the pod's UID
 	parts    netvirt.Parts
+}
+
+// blocksOf returns the blocks of a view by key. Successive views share the slice while it is the same.
+func (m *mapped) blocksOf(v coe.View) map[blockKey]*coe.Block {
+	if len(v.Blocks) > 0 && len(v.Blocks) == len(m.listed) && &v.Blocks[0] == &m.listed[0] {
+		return m.blocks
+	}
+	blocks := make(map[blockKey]*coe.Block, len(v.Blocks))
+	for _, block := range v.Blocks {
+		blocks[blockKey{block.ELAN, block.Prefix}] = block
+	}
+	return blocks
 }
 
 // placed is an interface in an elan-instance.
@@ -82,40 +99,41 @@ type attached struct {
 	seq    uint64        // the lease's
 	// membership is nil if no policy means anything for the namespace, or the backend has no ACLs.
 	membership *membership
-	// complete: all interfaces of the pod are in the model, and the pod has no problem.
+	// complete: all interfaces of the pod are in the model, and the pod has no other problems than these.
 	complete bool
-	// segment: the interface requests a segment.
-	segment bool
+	problems []coe.Problem // the pod's, which depend on the pod, its leases and the settings alone
+	// segment: the interface requests a segment. hostPorts: nodes answer on the pod's host ports.
+	segment, hostPorts bool
 }
 
 // reuse merges the interfaces of an earlier mapping with those that have changed. The pods
 // of both mappings are sorted by UID, so one pass over both is enough.
 type reuse struct {
 	before *mapped
-	next   int      // index in before.attached: the first interface that was not compared yet
-	lease  int      // index in the view's leases: the one that is expected next
-	gone   []string // names of the interfaces in before that have changed or are gone
-	// attached lists the interfaces of the pods so far, changed or not; changed holds the
-	// parts of the new and changed ones.
+	next   int // index in before.attached: the first interface that was not compared yet
+	lease  int // index in the view's leases: the one that is expected next
+	// attached lists the interfaces of the pods so far, changed or not.
 	attached []placed
-	changed  netvirt.Parts
-	parts    netvirt.Parts // the merged result
+	// changed has the parts of new and changed interfaces, and nil for those that are gone.
+	changed map[string]*netvirt.Part
+	parts   netvirt.Parts // the result
 }
 
 func newReuse(before *mapped, leases int) reuse {
-	r := reuse{before: before, attached: make([]placed, 0, leases), changed: netvirt.Parts{}}
-	if len(before.attached) == 0 {
-		r.changed = make(netvirt.Parts, leases+1)
-	}
-	return r
+	return reuse{before: before, attached: make([]placed, 0, leases), changed: map[string]*netvirt.Part{}}
 }
 
 // matchELANs finds the elan-instances that are as they were, and sets their current.
 func (b *builder) matchELANs() {
+	sameFacts := reflect.ValueOf(b.ELANs).UnsafePointer() == reflect.ValueOf(b.before.facts).UnsafePointer()
 	for node, e := range b.before.elans {
-		current := b.elan(node)
-		same := func(block *coe.Block) bool { return b.blocks[blockKey{block.ELAN, block.Prefix}] == block }
-		if b.VPN == b.before.vpn && current.fact == e.fact && current.node == e.node && !slices.ContainsFunc(e.blocks, not(same)) {
+		current := &elan{name: e.name, fact: e.fact, node: b.Nodes[node]}
+		if !sameFacts {
+			current.fact = b.ELANs[e.name]
+		}
+		b.elans[node] = current
+		kept := func(block *coe.Block) bool { return b.blocks[blockKey{block.ELAN, block.Prefix}] == block }
+		if b.VPN == b.before.vpn && current.fact == e.fact && current.node == e.node && !slices.ContainsFunc(e.blocks, not(kept)) {
 			e.current = current
 		}
 	}
@@ -131,6 +149,10 @@ func (b *builder) reusePod(p *coe.Pod) bool {
 	}
 	for _, a := range before {
 		b.attach(placed{a.attached, a.elan.current})
+		b.problems = append(b.problems, a.problems...)
+	}
+	if before[0].hostPorts {
+		b.hostPods = append(b.hostPods, p)
 	}
 	return true
 }
@@ -143,8 +165,10 @@ func (b *builder) interfacesBefore(p *coe.Pod) []placed {
 		b.next++
 	}
 	first := b.next
-	for b.more() && (b.peek() == p || b.peek().UID == p.UID) {
-		b.next++
+	if b.more() && (b.peek() == p || b.peek().UID == p.UID) {
+		for same := b.peek(); b.more() && b.peek() == same; {
+			b.next++
+		}
 	}
 	return b.before.attached[first:b.next]
 }
@@ -153,9 +177,12 @@ func (r *reuse) more() bool { return r.next < len(r.before.attached) }
 
 func (r *reuse) peek() *coe.Pod { return r.before.attached[r.next].pod }
 
+// drop drops interfaces of before. Another pod can have one of their names now.
 func (r *reuse) drop(interfaces []placed) {
 	for _, a := range interfaces {
-		r.gone = append(r.gone, a.lease.Name)
+		if _, again := r.changed[a.lease.Name]; !again {
+			r.changed[a.lease.Name] = nil
+		}
 	}
 }
 
@@ -188,26 +215,21 @@ func (b *builder) refused(l *coe.Lease) bool {
 	return refused
 }
 
-// markComplete marks the interfaces of a pod, which begin at first, as complete.
-func (r *reuse) markComplete(first int) {
-	for _, a := range r.attached[first:] {
-		a.complete = true
+// markComplete marks the interfaces of a pod, which begin at first, as complete, with the pod's problems. The pod is on the node
+// of its leases, so that what else the pod depends on is in their elans.
+func (r *reuse) markComplete(p *coe.Pod, first int, problems []coe.Problem) {
+	for i, a := range r.attached[first:] {
+		a.complete = a.lease.Node == p.HostIP
+		if i == 0 {
+			a.problems = problems
+		}
 	}
 }
 
-// merge merges the reused parts and the changed ones.
-func (r *reuse) merge() {
+// dropRest drops the interfaces of the pods that come after all pods.
+func (r *reuse) dropRest() {
 	r.drop(r.before.attached[r.next:])
-	if len(r.gone) == len(r.before.attached) {
-		r.parts = r.changed
-		return
-	}
-	r.parts = maps.Clone(r.before.parts)
-	delete(r.parts, "")
-	for _, name := range r.gone {
-		delete(r.parts, name)
-	}
-	maps.Copy(r.parts, r.changed)
+	r.next = len(r.before.attached)
 }
 
 func not[T any](is func(T) bool) func(T) bool { return func(v T) bool { return !is(v) } }

@@ -97,14 +97,11 @@ func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder 
 		View:     v,
 		Settings: s,
 		reuse:    newReuse(before, len(v.Leases)),
-		rest:     make(netvirt.Model, len(v.Blocks)+len(v.ELANs)+4*len(v.Services)+1),
-		blocks:   make(map[blockKey]*coe.Block, len(v.Blocks)),
+		rest:     make(netvirt.Model, 4*len(v.Services)+1),
+		blocks:   before.blocksOf(v),
 		elans:    map[netip.Addr]*elan{},
 		pods:     map[netip.Addr]*coe.Lease{},
 		accepted: map[*coe.Service][]target{},
-	}
-	for _, block := range v.Blocks {
-		b.blocks[blockKey{block.ELAN, block.Prefix}] = block
 	}
 	if all != nil {
 		b.policies, b.members = all.namespace(v.Namespace), map[memberKey]member{}
@@ -118,16 +115,8 @@ func (b *builder) build() {
 	} else {
 		b.allPods()
 	}
-	b.merge()
-	used := false
-	for _, e := range b.elans {
-		if e.used() {
-			b.rest.Add(b.elanInstance(e))
-			used = true
-		}
-	}
-	b.nodePorts()
-	if used {
+	b.dropRest()
+	if b.elanParts() {
 		b.rest.Add(b.vpnInstance())
 	}
 	b.acls()
@@ -137,9 +126,8 @@ func (b *builder) build() {
 	b.limitedPolicies()
 	b.profiles()
 	b.sharedEgress()
-	if len(b.rest) > 0 {
-		b.parts[""] = &netvirt.Part{Model: b.rest}
-	}
+	b.changed[""] = netvirt.RestPart(b.rest)
+	b.parts = b.before.parts.With(b.changed)
 	slices.SortFunc(b.problems, func(a, c coe.Problem) int {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
@@ -165,12 +153,14 @@ type builder struct {
 	coe.View
 	Settings
 	reuse
-	rest     netvirt.Model // the objects that attach no interface
+	rest     netvirt.Model // the objects of the part ""
 	problems []coe.Problem
 	blocks   map[blockKey]*coe.Block
 	elans    map[netip.Addr]*elan // by node
 	// pods holds the mapped interfaces by address. It is empty if there are no services.
 	pods map[netip.Addr]*coe.Lease
+	// hostPods are the pods on whose host ports nodes answer.
+	hostPods []*coe.Pod
 	// segments are the interfaces that request a segment.
 	segments []placed
 	// policies is nil if the backend does not enforce ACLs.
@@ -215,6 +205,8 @@ type elan struct {
 	blocks []*coe.Block
 	// isolated is set if policies isolate one of its pods.
 	isolated bool
+	// part has the objects of the elan-instance; nil if it is not in the model.
+	part *netvirt.Part
 	// current is set in an elan of an earlier mapping, if the objects of its interfaces
 	// can be reused: the elan of the current mapping.
 	current *elan

@@ -230,7 +230,7 @@ func TestKeptELAN(t *testing.T) {
 			if s.Isolated() {
 				require.Equal(t, other, port.Network, "the first block, although no pod has an address of it")
 			}
-			for k := range running.Parts()["default:busybox1"].Model {
+			for k := range running.Parts().Part("default:busybox1").Model {
 				delete(running, k)
 			}
 			v.Pods = nil // its lease still exists

@@ -38,6 +38,7 @@ func (b *builder) waitForPolicies() {
 	for _, p := range b.Pods {
 		if !p.NoNetwork {
 			b.podProblem(p, coe.Waiting, "the network policies are not all known yet")
+			b.problems = append(b.problems, b.notEnforcedOfPod(p, nil)...)
 		}
 	}
 }

@@ -14,9 +14,21 @@ import (
 // the pod's node is not known any more, the pod stays on the node of its lease: it may still
 // run there.
 func (b *builder) pod(p *coe.Pod) {
-	switch {
-	case p.NoNetwork:
+	if p.NoNetwork {
 		return
+	}
+	attached, problems := len(b.attached), len(b.problems)
+	b.podInterfaces(p)
+	complete := len(b.problems) == problems
+	notEnforced := b.notEnforcedOfPod(p, b.attached[attached:])
+	b.problems = append(b.problems, notEnforced...)
+	if complete {
+		b.markComplete(p, attached, notEnforced)
+	}
+}
+
+func (b *builder) podInterfaces(p *coe.Pod) {
+	switch {
 	case p.Name == "":
 		b.podProblem(p, coe.NoName, "the pod has no name, so its interface can't be named; send name")
 		return
@@ -26,13 +38,9 @@ func (b *builder) pod(p *coe.Pod) {
 		b.podProblem(p, coe.NoNode, fmt.Sprintf("the pod's node %s reports the address %s of node %s; correct the address of one of the two",
 			p.NodeName, p.HostIP, b.Nodes[p.HostIP].HostName))
 	}
-	attached, problems := len(b.attached), len(b.problems)
 	interfaces := p.AllInterfaces()
 	for n := range interfaces {
 		b.podInterface(p, &interfaces[n])
-	}
-	if len(b.problems) == problems && p.HostIP.IsValid() {
-		b.markComplete(attached)
 	}
 }
 
@@ -70,7 +78,7 @@ func (b *builder) podProblem(p *coe.Pod, reason coe.Reason, message string) {
 func (b *builder) leased(p *coe.Pod, l *coe.Lease, i *coe.PodInterface) bool {
 	a := placed{&attached{
 		pod: p, lease: l, iface: i, seq: l.Seq,
-		segment: i.NetworkType != "" || i.SegmentationID != 0,
+		segment: i.NetworkType != "" || i.SegmentationID != 0, hostPorts: len(p.HostPorts) > 0 && b.servesHostPorts(p),
 	}, b.elan(l.Node)}
 	if b.VPN == nil || a.elan.fact == nil || len(l.Addresses) == 0 {
 		return false
@@ -95,7 +103,7 @@ func (b *builder) attach(a placed) {
 	}
 	for _, block := range a.blocks {
 		if block != nil {
-			b.subnet(e, block)
+			e.subnet(block)
 		}
 	}
 	if len(b.Services) > 0 {
@@ -111,15 +119,10 @@ func (b *builder) attach(a placed) {
 }
 
 // subnet adds the subnet of a block, once.
-func (b *builder) subnet(e *elan, block *coe.Block) {
-	if slices.Contains(e.blocks, block) {
-		return
+func (e *elan) subnet(block *coe.Block) {
+	if !slices.Contains(e.blocks, block) {
+		e.blocks = append(e.blocks, block)
 	}
-	e.blocks = append(e.blocks, block)
-	b.rest.Add(netvirt.Subnet{
-		ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
-		DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
-	})
 }
 
 // attachment returns the objects that attach an interface.
@@ -180,7 +183,7 @@ func (b *builder) keepELANs() {
 	}
 	for _, block := range b.Blocks {
 		if e := kept[block.ELAN]; e != nil {
-			b.subnet(e, block)
+			e.subnet(block)
 		}
 	}
 }
@@ -224,32 +227,70 @@ func (b *builder) elanInstance(e *elan) netvirt.ELANInstance {
 	return o
 }
 
-// nodePorts gives each node a port in its elan-instance, if the namespace is isolated. It has an address in each
-// family that pods have. If nodes balance, it is the way of pods to services and to what is outside, and has no network.
-func (b *builder) nodePorts() {
-	if !b.Isolated() && !b.nodesBalance() {
-		return
-	}
+// elanParts adds the elan-instances with their subnets, and reports whether there are any. It forgets the elans without interfaces. One
+// that is as before keeps its part.
+func (b *builder) elanParts() (used bool) {
 	for node, e := range b.elans {
-		if !e.used() || !b.Isolated() && e.node == nil { // a node that is not known has no management port
+		if !e.used() {
+			delete(b.elans, node)
 			continue
 		}
-		port := netvirt.NodePort{ELAN: e.name, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis()}
-		if !b.Isolated() {
-			b.rest.Add(port)
+		used = true
+		old := b.before.elans[node]
+		if old != nil && old.part != nil && b.VPN == b.before.vpn && e.equals(old) {
+			e.part = old.part
 			continue
 		}
-		if block := e.gatewayFor(node); block != nil {
-			port.Network = block.Prefix
-		}
-		six := coe.IsolatedIPv6(node)
-		if block := e.gatewayFor(six); six.IsValid() && block != nil {
-			port.IPv6, port.NetworkIPv6 = six, block.Prefix
-		}
-		if len(port.Addresses()) > 0 {
-			b.rest.Add(port)
+		e.part = netvirt.NewPart(b.elanObjects(node, e)...)
+		b.changed[e.part.Name] = e.part
+	}
+	for node, old := range b.before.elans {
+		if b.elans[node] == nil && old.part != nil {
+			b.changed[old.part.Name] = nil
 		}
 	}
+	return used
+}
+
+// equals reports whether two elans have the same objects, if their vpn-instance is the same.
+func (e *elan) equals(other *elan) bool {
+	sameSegment := e.iface == other.iface ||
+		e.iface != nil && other.iface != nil && e.iface.NetworkType == other.iface.NetworkType && e.iface.SegmentationID == other.iface.SegmentationID
+	return sameSegment && e.fact == other.fact && e.node == other.node && slices.Equal(e.blocks, other.blocks)
+}
+
+func (b *builder) elanObjects(node netip.Addr, e *elan) []netvirt.Object {
+	objects := []netvirt.Object{b.elanInstance(e)}
+	for _, block := range e.blocks {
+		objects = append(objects, netvirt.Subnet{
+			ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
+			DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
+		})
+	}
+	if port, has := b.nodePort(node, e); has {
+		objects = append(objects, port)
+	}
+	return objects
+}
+
+// nodePort returns the port of a node in its elan-instance, if the namespace is isolated. It has an address in each family that pods
+// have. If nodes balance, it is the way of pods to services and to what is outside, and has no network.
+func (b *builder) nodePort(node netip.Addr, e *elan) (port netvirt.NodePort, has bool) {
+	if !b.Isolated() && (!b.nodesBalance() || e.node == nil) { // a node that is not known has no management port
+		return port, false
+	}
+	port = netvirt.NodePort{ELAN: e.name, VPN: b.VPN.Name, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: e.chassis()}
+	if !b.Isolated() {
+		return port, true
+	}
+	if block := e.gatewayFor(node); block != nil {
+		port.Network = block.Prefix
+	}
+	six := coe.IsolatedIPv6(node)
+	if block := e.gatewayFor(six); six.IsValid() && block != nil {
+		port.IPv6, port.NetworkIPv6 = six, block.Prefix
+	}
+	return port, len(port.Addresses()) > 0
 }
 
 // gatewayFor returns the first block of the family of an address; nil if there is none.

@@ -389,7 +389,7 @@ func policyAddresses(addr netip.Addr, n *coe.Node) []netip.Addr {
 // addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
 // no policy isolates pods. A node's group lacks the addresses with which others connect too: its
 // EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.
-func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
+func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView, nodes *mappedNodes) {
 	for _, g := range c.groups {
 		m.Add(g.object())
 	}
@@ -398,7 +398,7 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 		return
 	}
 	for addr, n := range v.Nodes {
-		addresses := nodeAddresses(m, addr, n)
+		addresses := nodes.addresses(addr, n)
 		if six := coe.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
 			addresses = append(addresses, six)
 		}
@@ -406,10 +406,10 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	}
 }
 
-// nodeAddresses returns the addresses of a node, and of its management port, that policies take for the node.
-func nodeAddresses(m netvirt.Model, addr netip.Addr, n *coe.Node) []netip.Addr {
+// addresses returns the addresses of a node, and of its management port, that policies take for the node.
+func (m *mappedNodes) addresses(addr netip.Addr, n *coe.Node) []netip.Addr {
 	addresses := policyAddresses(addr, n)
-	if port, found := m[netvirt.ManagementPort{Node: addr}.Key()].(netvirt.ManagementPort); found {
+	if port, has := m.port(addr); has {
 		for _, a := range port.Families() {
 			addresses = append(addresses, a.Address, a.Service)
 		}

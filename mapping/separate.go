@@ -41,9 +41,11 @@ func (c *policies) addOwnGroups(m netvirt.Model, v coe.ClusterView) {
 		return
 	}
 	namespaces := map[string]bool{} // there is a block for each namespace on a node
-	for _, b := range v.Blocks {
-		if _, namespace, err := netvirt.ParseELANName(b.ELAN); err == nil {
-			namespaces[namespace] = true
+	for _, blocks := range v.Blocks {
+		for _, b := range blocks {
+			if _, namespace, err := netvirt.ParseELANName(b.ELAN); err == nil {
+				namespaces[namespace] = true
+			}
 		}
 	}
 	for namespace := range namespaces {

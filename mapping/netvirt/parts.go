@@ -2,27 +2,63 @@ package netvirt
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 )
 
-// Parts is a model that is divided into parts: the objects that attach an interface under
-// the interface's name, and all other objects under "". A part is never empty and never
-// changed, only replaced. So successive models share their equal parts, and the cost of a
-// comparison depends only on the parts that differ.
-type Parts map[string]*Part
+// Parts is a model that is divided into parts, sorted by name. A part has the objects that attach an interface, an elan-instance and
+// what belongs to it alone, or a node; the part "" has all other objects. A part is never empty and never changed, only
+// replaced, and Parts are never changed. So successive models share their equal parts, and the cost of a comparison depends
+// almost only on the parts that differ.
+type Parts []*Part
 
 // Part is the objects of one part.
-type Part struct{ Model }
+type Part struct {
+	Name string // of the interface, ELANPart, NodePart, or empty
+	Model
+	kinds KindSet
+}
 
-// NewPart returns a part with the given objects, which must belong to the same part.
+// noInterface begins the names of parts that attach no interface. No name of an interface has it (RFC 7950, section 9.4).
+const noInterface = "\x00"
+
+// firstAttaching is a name that comes before the names of all parts that attach interfaces, and after all others.
+const firstAttaching = "\x01"
+
+// ELANPart returns the name of the part of an elan-instance.
+func ELANPart(elan string) string { return noInterface + elan }
+
+// NodePart returns the name of the part of a node.
+func NodePart(node netip.Addr) string { return noInterface + node.String() }
+
+// Attaches reports whether the part has the objects that attach an interface.
+func (p *Part) Attaches() bool { return p.Name >= firstAttaching }
+
+// NewPart returns a part with the given objects, at least one, which must belong to the same part.
 func NewPart(objects ...Object) *Part {
 	m := make(Model, len(objects))
 	m.Add(objects...)
-	return &Part{m}
+	return newPart(objects[0].Key().part(), m)
 }
 
-// attaching is the set of the kinds that attach interfaces.
+// RestPart returns the part "" with the objects of a model; nil if there are none.
+func RestPart(m Model) *Part {
+	if len(m) == 0 {
+		return nil
+	}
+	return newPart("", m)
+}
+
+func newPart(name string, m Model) *Part {
+	p := &Part{Name: name, Model: m}
+	for k := range m {
+		p.kinds |= 1 << k.Kind
+	}
+	return p
+}
+
+// attaching is the set of the kinds of the parts that attach interfaces.
 const attaching = 1<<KindInterface | 1<<KindELANInterface | 1<<KindVPNInterface | 1<<KindMACEntry | 1<<KindAdjacency |
 	1<<KindInterfaceACL
 
@@ -31,6 +67,10 @@ func (k Key) part() string {
 	switch k.Kind {
 	case KindInterface, KindELANInterface, KindVPNInterface, KindInterfaceACL:
 		return k.Name
+	case KindELANInstance, KindNodePort, KindNode, KindManagementPort:
+		return noInterface + k.Name
+	case KindSubnet: // "elan-instance prefix"
+		return noInterface + k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
 	case KindMACEntry, KindAdjacency: // "interface address"
 		return k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
 	default:
@@ -40,33 +80,68 @@ func (k Key) part() string {
 
 // Parts divides the model into parts.
 func (m Model) Parts() Parts {
-	parts := Parts{}
+	byName := map[string]Model{}
 	for k, o := range m {
-		parts.add(k, o)
+		add(byName, k, o)
 	}
-	return parts
+	return newParts(byName)
 }
 
 // ByScope divides the model by scope, and each scope into parts.
 func (m Model) ByScope() map[Scope]Parts {
-	out := map[Scope]Parts{}
+	byName := map[Scope]map[string]Model{}
 	for k, o := range m {
 		scope := o.Scope()
-		if out[scope] == nil {
-			out[scope] = Parts{}
+		if byName[scope] == nil {
+			byName[scope] = map[string]Model{}
 		}
-		out[scope].add(k, o)
+		add(byName[scope], k, o)
+	}
+	out := make(map[Scope]Parts, len(byName))
+	for scope, models := range byName {
+		out[scope] = newParts(models)
 	}
 	return out
 }
 
-// add adds an object. The parts must not be shared yet.
-func (p Parts) add(k Key, o Object) {
+// add adds an object to the model of its part.
+func add(parts map[string]Model, k Key, o Object) {
 	name := k.part()
-	if p[name] == nil {
-		p[name] = &Part{Model{}}
+	if parts[name] == nil {
+		parts[name] = Model{}
 	}
-	p[name].Model[k] = o
+	parts[name][k] = o
+}
+
+func newParts(models map[string]Model) Parts {
+	parts := make(Parts, 0, len(models))
+	for _, name := range slices.Sorted(maps.Keys(models)) {
+		parts = append(parts, newPart(name, models[name]))
+	}
+	return parts
+}
+
+// With returns new parts with some of them replaced or, if the new one is nil, removed.
+func (p Parts) With(changed map[string]*Part) Parts {
+	if len(changed) == 0 {
+		return p
+	}
+	out := make(Parts, 0, len(p)+len(changed))
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		at, found := p.find(name)
+		out = append(out, p[:at]...)
+		if p = p[at:]; found {
+			p = p[1:]
+		}
+		if part := changed[name]; part != nil {
+			out = append(out, part)
+		}
+	}
+	return append(out, p...)
+}
+
+func (p Parts) find(name string) (int, bool) {
+	return slices.BinarySearchFunc(p, name, func(part *Part, name string) int { return strings.Compare(part.Name, name) })
 }
 
 // Model returns the model as a whole.
@@ -78,12 +153,17 @@ func (p Parts) Model() Model {
 	return whole
 }
 
-// Get returns the object of a key, or nil if there is none.
-func (p Parts) Get(k Key) Object {
-	if part := p[k.part()]; part != nil {
-		return part.Model[k]
+// Part returns the part with a name, or nil if there is none.
+func (p Parts) Part(name string) *Part {
+	if at, found := p.find(name); found {
+		return p[at]
 	}
 	return nil
+}
+
+// Get returns the object of a key, or nil if there is none.
+func (p Parts) Get(k Key) Object {
+	return p.Part(k.part()).model()[k]
 }
 
 // Len returns the number of objects.
@@ -98,88 +178,72 @@ func (p Parts) Len() int {
 // Select returns the objects whose kind is in the set. A part with no other objects stays
 // the same pointer.
 func (p Parts) Select(set KindSet) Parts {
+	look := p
 	if set&attaching == attaching {
-		return p.selectRest(set)
+		first, _ := p.find(firstAttaching)
+		look = p[:first]
 	}
-	out := make(Parts, len(p))
-	for name, part := range p {
+	out := make(Parts, 0, len(p))
+	for _, part := range look {
 		if left := part.selected(set); len(left.Model) > 0 {
-			out[name] = left
+			out = append(out, left)
 		}
 	}
-	return out
-}
-
-// selectRest is Select for a set with every kind that attaches interfaces: only the part
-// "" can have other kinds.
-func (p Parts) selectRest(set KindSet) Parts {
-	rest := p[""]
-	left := rest.selected(set)
-	if left == rest {
-		return p
-	}
-	out := maps.Clone(p)
-	if out[""] = left; len(left.Model) == 0 {
-		delete(out, "")
-	}
-	return out
+	return append(out, p[len(look):]...)
 }
 
 func (p *Part) selected(set KindSet) *Part {
-	if p == nil {
-		return nil
+	if p.kinds&^set == 0 {
+		return p
 	}
-	for k := range p.Model {
-		if !set.Has(k.Kind) {
-			return &Part{p.Select(set)}
-		}
-	}
-	return p
+	return newPart(p.Name, p.Select(set))
 }
 
 // Apply returns new parts with the changes made. It does not change p.
 func (p Parts) Apply(changes []Change) Parts {
-	out, changed := maps.Clone(p), Parts{}
-	if out == nil {
-		out = Parts{}
-	}
+	models := map[string]Model{}
 	for _, c := range changes {
 		name := c.Key().part()
-		if changed[name] == nil {
-			changed[name] = &Part{Model{}}
-			if old := p[name]; old != nil {
-				changed[name].Model = maps.Clone(old.Model)
-			}
+		if models[name] == nil {
+			models[name] = Model{}
+			maps.Copy(models[name], p.Part(name).model())
 		}
-		changed[name].Apply([]Change{c})
+		models[name].Apply([]Change{c})
 	}
-	for name, part := range changed {
-		if out[name] = part; len(part.Model) == 0 {
-			delete(out, name)
+	changed := make(map[string]*Part, len(models))
+	for name, m := range models {
+		changed[name] = nil
+		if len(m) > 0 {
+			changed[name] = newPart(name, m)
 		}
 	}
-	return out
+	return p.With(changed)
 }
 
 // DiffParts is Diff for models that are divided into parts.
 func DiffParts(have, want Parts) []Change {
 	var steps []step
-	kept := 0
-	for name, part := range want {
-		old := have[name]
-		if old != nil {
-			kept++
-		}
-		if old != part {
-			steps = appendSteps(steps, old.model(), part.Model)
+	for len(have) > 0 && len(want) > 0 {
+		old, part := have[0], want[0]
+		switch {
+		case old == part:
+			have, want = have[1:], want[1:]
+		case old.Name == part.Name:
+			steps = appendSteps(steps, old.Model, part.Model)
+			have, want = have[1:], want[1:]
+		case old.Name < part.Name:
+			steps = appendSteps(steps, old.Model, nil)
+			have = have[1:]
+		default:
+			steps = appendSteps(steps, nil, part.Model)
+			want = want[1:]
 		}
 	}
-	if kept < len(have) {
-		for name, part := range have {
-			if want[name] == nil {
-				steps = appendSteps(steps, part.Model, nil)
-			}
-		}
+	for _, old := range have {
+		steps = appendSteps(steps, old.Model, nil)
+	}
+	for _, part := range want {
+		steps = appendSteps(steps, nil, part.Model)
 	}
 	return inOrder(steps)
 }

@@ -83,19 +83,19 @@ func (l *Loop) podsOfInterfaces(names []string) []string {
 func (l *Loop) addPodsOf(pods map[string]bool, s netvirt.Scope, elan string) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for name, part := range l.have[s] {
-		if name == "" || elanOf(part, name) != elan {
+	for _, part := range l.have[s] {
+		if elanOf(part) != elan {
 			continue
 		}
-		if i, found := part.Model[netvirt.Interface{Name: name}.Key()].(netvirt.Interface); found {
+		if i, found := part.Model[netvirt.Interface{Name: part.Name}.Key()].(netvirt.Interface); found {
 			pods[i.PodUID] = true
 		}
 	}
 }
 
 // elanOf is the elan-instance of the interface whose part it is; empty if it has none.
-func elanOf(part *netvirt.Part, name string) string {
-	e, _ := part.Model[netvirt.ELANInterface{Name: name}.Key()].(netvirt.ELANInterface)
+func elanOf(part *netvirt.Part) string {
+	e, _ := part.Model[netvirt.ELANInterface{Name: part.Name}.Key()].(netvirt.ELANInterface)
 	return e.ELAN
 }
 

@@ -129,13 +129,13 @@ func (l *Loop) awaited() (interfaces []string) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, parts := range l.have {
-		for name, part := range parts {
-			if name == "" {
+		for _, part := range parts {
+			if !part.Attaches() {
 				continue
 			}
-			port := parts.Get(netvirt.NodePort{ELAN: elanOf(part, name)}.Key())
+			port := parts.Get(netvirt.NodePort{ELAN: elanOf(part)}.Key())
 			if l.partLacks(part) || port != nil && l.Lacks(port) != "" {
-				interfaces = append(interfaces, name)
+				interfaces = append(interfaces, part.Name)
 			}
 		}
 	}

@@ -1,0 +1,76 @@
+package mapping_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
+)
+
+// TestMapperOfCluster: a Mapper has the same nodes as Cluster after any change. It keeps the parts of nodes that have not
+// changed.
+func TestMapperOfCluster(t *testing.T) {
+	for _, gateways := range []bool{false, true} {
+		r := rand.New(rand.NewPCG(1, 2))
+		s := settings
+		s.Limits.NodeGateways = gateways
+		require.NoError(t, s.Physical.Add(coe.PhysicalNetwork{Namespace: "plant", Name: "cable"}))
+		store := coe.NewStore(nil, coe.Kubernetes)
+		m := mapping.NewMapper(store, s)
+		nodes := func() (int, netip.Addr) { n := r.IntN(6); return n, synth.NodeAddress(n) }
+		block := func(addr netip.Addr) *coe.Block {
+			n := byte(8 * r.IntN(4))
+			namespace := []string{"shop", "plant"}[r.IntN(2)]
+			return &coe.Block{
+				ELAN: netvirt.ELANName(addr, namespace), Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{10, addr.As4()[3], 0, n}), 29),
+				Gateway: netip.AddrFrom4([4]byte{10, addr.As4()[3], 0, n + 1}),
+			}
+		}
+		var have netvirt.Parts
+		for range 400 {
+			store.Update(func(tx *coe.Tx) {
+				n, addr := nodes()
+				b := block(addr)
+				switch r.IntN(8) {
+				case 0:
+					tx.PutNode(coe.Kubernetes, &coe.Node{UID: fmt.Sprint(n), HostName: fmt.Sprint("node", r.IntN(9)), InternalIP: addr})
+				case 1:
+					tx.DeleteNode(coe.Kubernetes, fmt.Sprint(n))
+				case 2:
+					tx.PutNodeFact(&coe.NodeFact{Node: addr, Number: uint32(1 + n)})
+				case 3:
+					tx.DeleteNodeFact(addr)
+				case 4, 5:
+					tx.PutBlock("shop", b)
+				case 6:
+					tx.DeleteBlock("shop", b.ELAN, b.Prefix)
+				case 7:
+					networks := &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 96, byte(r.IntN(2)), 0}), 28)}}
+					if r.IntN(2) == 0 {
+						networks.NodesIPv6 = coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd96::/120")}
+					}
+					tx.SetNetworks(networks)
+				}
+			})
+			want, wantProblems := mapping.Cluster(store.Cluster(), s)
+			got, problems := m.Scope(netvirt.Cluster)
+			require.Equal(t, want.Parts(), got)
+			require.Equal(t, wantProblems, problems)
+			require.Equal(t, netvirt.Diff(have.Model(), want), netvirt.DiffParts(have, got))
+			again, _ := m.Scope(netvirt.Cluster)
+			for n, part := range got {
+				if part.Name != "" {
+					require.Same(t, part, again[n], part.Name)
+				}
+			}
+			have = again
+		}
+	}
+}
