@@ -323,7 +323,7 @@ func (w *world) snapshot(host string) (all []string) {
 	return all
 }
 
-// TestNodeNoLoss: a node loses no packet while the agent, the bridge and northd restart.
+// TestNodeNoLoss: nodes and pods reach each other all the time while the agent, the bridge and northd restart.
 func TestNodeNoLoss(t *testing.T) {
 	w, pods := joined(t)
 	near, far := pods["host1"], pods["host2"]
@@ -354,20 +354,22 @@ func TestNodeNoLoss(t *testing.T) {
 	}
 }
 
-// pinging sends packets until the test ends, and fails the test if there was an outage.
+// pinged is the number of packets of pinging: six seconds, or more on a busy machine.
+const pinged = 300
+
+// pinging sends packets, and fails the test if there was an outage.
 func (w *world) pinging(from, to string) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	said := make(chan string, 1)
 	go func() {
-		out, _ := w.lab.Exec(ctx, from, "ping", "-n", "-i", "0.02", "-c", "300", "-W", "5", to)
+		out, _ := w.lab.Exec(ctx, from, "ping", "-n", "-i", "0.02", "-c", strconv.Itoa(pinged), "-W", "5", to)
 		said <- out
 	}()
 	w.t.Cleanup(func() {
 		defer cancel()
-		most, answers := ovnhost.Lost(<-said)
-		require.LessOrEqual(w.t, most, ovnhost.MaxLost, "packets lost in a row from %s to %s", from, to)
-		require.NotZero(w.t, answers)
+		most, last := ovnhost.Lost(<-said)
+		require.LessOrEqual(w.t, max(most, pinged-last), ovnhost.MaxLost, "packets lost in a row from %s to %s", from, to)
 	})
 }
 

@@ -58,17 +58,19 @@ const MaxLost = 2
 // answered matches the number of a packet in a line of ping about its answer.
 var answered = regexp.MustCompile(`icmp_seq=(\d+) ttl`)
 
-// Lost reads the output of ping. most is how many packets in a row have no answer at most, up to the last one that has one. answers
-// is the number of answers.
-func Lost(output string) (most, answers int) {
-	last := 0
+// Lost reads the output of ping, of at most 65,535 packets. most is how many packets in a row have no answer at most, up to the last
+// one that has one. last is the number of that packet.
+func Lost(output string) (most, last int) {
+	var numbers []int
 	for _, line := range answered.FindAllStringSubmatch(output, -1) {
 		number, _ := strconv.Atoi(line[1]) // at most 65535
-		most = max(most, number-last-1)
-		last = max(last, number)
-		answers++
+		numbers = append(numbers, number)
 	}
-	return most, answers
+	slices.Sort(numbers) // an answer can come late
+	for _, number := range numbers {
+		most, last = max(most, number-last-1), number
+	}
+	return most, last
 }
 
 // server is an HTTP server in this process that listens in a pod.

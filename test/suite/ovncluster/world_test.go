@@ -283,20 +283,20 @@ func (w *world) keepsPackets(do func()) {
 	for _, ping := range pings {
 		_, before := w.lost(ping)
 		w.await("pods that have not changed still reach each other", func(context.Context) error {
-			if _, answers := w.lost(ping); answers < before+10 {
+			if _, last := w.lost(ping); last < before+10 {
 				return errors.New("no further answers to " + ping.Name)
 			}
 			return nil
 		})
 		require.NoError(w.t, ping.Terminate())
-		most, answers := w.lost(ping)
-		w.t.Logf("running pods: %d answers, and %d lost packets in a row at most", answers, most)
+		most, last := w.lost(ping)
+		w.t.Logf("running pods: %d packets, and %d lost in a row at most", last, most)
 		require.LessOrEqual(w.t, most, ovnhost.MaxLost, "lost packets in a row")
 	}
 }
 
 // lost reads the log of a ping, as ovnhost.Lost does.
-func (w *world) lost(ping *ovnhost.Process) (most, answers int) {
+func (w *world) lost(ping *ovnhost.Process) (most, last int) {
 	w.t.Helper()
 	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), ping.Name+".log"))
 	require.NoError(w.t, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// The priorities of the ACLs for packets from a physical network. A single ACL that drops all others could not be: a match that
-// negates two sets of IPv6 prefixes becomes 110,000 OpenFlow flows on each node.
+// The priorities of the ACLs for packets from a physical network. There are two, because a match that negates two sets of IPv6
+// prefixes becomes 110,000 OpenFlow flows on each node.
 const (
 	priorityOutside = 1
 	priorityInside  = 2
