@@ -69,11 +69,11 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // leaving     source NAT of packets of other nodes and of pods to an endpoint, to the edge address. The
 //
-//	answer of the endpoint would go to them directly otherwise. If the pod network does not balance, pods
-//	answer other nodes by their own node, and the packets of these keep their source. The same for packets of all clients to
-//	endpoints that answer by a gateway, and to endpoints of ports that lead to all nodes. Packets of the node's
-//	programs keep an address that is routed to the node. Those to host ports get the address of the node in the pod network, and those to
-//	an endpoint that is a program of the node get its address.
+//	answer of the endpoint would go to them directly otherwise. If the pod network does not balance, a pod
+//	answers another node through its own node, so packets of other nodes keep their source. The same for packets
+//	of all clients to endpoints that answer by a gateway, and to endpoints of ports that lead to all nodes.
+//	Packets of the node's programs keep an address that is routed to the node. Those to host ports get the
+//	address of the node in the pod network, and those to an endpoint that is a program of the node get its address.
 //
 // loopback    drops packets from the pod network with a loopback address: the link accepts them, so that
 //

@@ -50,6 +50,9 @@ func (s *story) restrict(ctx context.Context) error {
 	return s.reach(ctx, "without the policy", till, []kubelab.Place{one, other}, nil)
 }
 
+// silences is how many packets in a row of a dropped client have no answer. One packet can be lost.
+const silences = 3
+
 // reach waits until some clients are answered by a pod, and others are not.
 func (s *story) reach(ctx context.Context, when string, pod kubelab.Place, answered, dropped []kubelab.Place) error {
 	err := s.await(ctx, func(ctx context.Context) error {
@@ -59,8 +62,10 @@ func (s *story) reach(ctx context.Context, when string, pod kubelab.Place, answe
 			}
 		}
 		for _, c := range dropped {
-			if c.Ping(ctx, pod.Address) == nil {
-				return fmt.Errorf("%s still reaches %s", c.Name, pod.Name)
+			for range silences {
+				if c.Ping(ctx, pod.Address) == nil {
+					return fmt.Errorf("%s still reaches %s", c.Name, pod.Name)
+				}
 			}
 		}
 		return nil
