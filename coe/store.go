@@ -36,6 +36,7 @@ type Store struct {
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
 	gateways []*Gateway             // sorted by node; replaced, never changed
+	chassis  map[netip.Addr]string  // see Chassis; replaced, never changed
 	policies map[string]*PolicySpec // of the cluster, by uid
 	policy   policyState
 	egress   egressState

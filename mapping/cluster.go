@@ -72,6 +72,8 @@ type nodeValues struct {
 	networks *coe.Networks // nil if the node has no management port, as number is 0
 	number   uint32
 	edges    edges
+	// chassis and former are from the NodeFact; empty if the backend needs no gateways of nodes.
+	chassis, former string
 }
 
 // edges are the edge addresses of a node. They depend on the highest number of all nodes.
@@ -88,6 +90,9 @@ func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering) {
 		}
 		if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
 			values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
+		}
+		if fact := v.Numbers[addr]; fact != nil && s.Limits.NodeGateways {
+			values.chassis, values.former = fact.Chassis, fact.FormerChassis
 		}
 		before := m.nodes[addr]
 		if before == nil || before.nodeValues != values {
@@ -125,7 +130,7 @@ func (m *mappedNodes) port(node netip.Addr) (port netvirt.ManagementPort, has bo
 // nodePart returns the objects of a node; nil if it has none. If the backend needs gateways, a node has the gateways of its blocks, and
 // it exists as long as it has one: its pods may run although no source reports it.
 func (s Settings) nodePart(addr netip.Addr, values nodeValues, blocks []*coe.Block) *netvirt.Part {
-	o := netvirt.Node{Address: addr}
+	o := netvirt.Node{Address: addr, Chassis: values.chassis, FormerChassis: values.former}
 	if values.blocks != nil {
 		o.Gateways = s.gatewaysOf(blocks)
 	}

@@ -27,7 +27,7 @@ type readers struct{}
 
 func (readers) MayFollow(string, string) bool                     { return false }
 func (readers) MayRead(string, *yang.Node, []string) bool         { return true }
-func (readers) MayWrite(string, *yang.Data) bool                  { return false }
+func (readers) MayWrite(string, tree.Op, *yang.Data) bool         { return false }
 func (readers) Admit(context.Context, string, []*yang.Data) error { return nil }
 
 // traces is a Source of one pod that notes what it is asked, and by how many at once.

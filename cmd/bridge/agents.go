@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
@@ -22,7 +25,7 @@ const (
 )
 
 // agents says what the agent of a node may do: follow the stream of its address, read the
-// traces of the pods on the node, and write pods on the node.
+// traces of the pods on the node, write pods on the node, and read and replace its chassis.
 type agents struct {
 	store *coe.Store
 	// written is the revision of what RESTCONF clients wrote, which the store follows.
@@ -34,6 +37,30 @@ type agents struct {
 	// requestable reports whether the agent of a node may request an address for a pod
 	// of a namespace.
 	requestable func(node netip.Addr, namespace string, addr netip.Addr) bool
+	chassis     *chassisPace
+}
+
+// chassisInterval is the shortest time between two changes of the chassis of a node at a replica: ovn-northd computes the network again
+// for each.
+const chassisInterval = 10 * time.Second
+
+// chassisPace has the times at which agents replaced chassis, by the name of the node.
+type chassisPace struct {
+	mu   sync.Mutex
+	last map[string]time.Time
+}
+
+func newChassisPace() *chassisPace { return &chassisPace{last: map[string]time.Time{}} }
+
+// admit reports why a chassis cannot be replaced now; nil if it can.
+func (p *chassisPace) admit(node string) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if now := time.Now(); now.Sub(p.last[node]) >= chassisInterval {
+		p.last[node] = now
+		return nil
+	}
+	return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s has reported a chassis less than %s ago: report it again later", node, chassisInterval)}
 }
 
 // DefaultAgentInterfaces is the limit of interfaces on a node for pods of its agent. It is
@@ -50,7 +77,11 @@ func (a agents) MayFollow(node, stream string) bool {
 
 // MayRead implements tree.Agents.
 func (a agents) MayRead(node string, list *yang.Node, keys []string) bool {
-	if entry.ListName(list) != podTraces {
+	switch entry.ListName(list) {
+	case northbound.Chassis:
+		return a.has(node, keys[0])
+	case podTraces:
+	default:
 		return false
 	}
 	pod := a.store.Pod(keys[1]).Pod
@@ -58,14 +89,34 @@ func (a agents) MayRead(node string, list *yang.Node, keys []string) bool {
 }
 
 // MayWrite implements tree.Agents.
-func (a agents) MayWrite(node string, pod *yang.Data) bool {
-	return entry.ListName(pod.Node) == northbound.Pods && a.has(node, pod.Leaf("host-ip-address"))
+func (a agents) MayWrite(node string, op tree.Op, e *yang.Data) bool {
+	switch entry.ListName(e.Node) {
+	case northbound.Pods:
+		return op != tree.Replace && a.has(node, e.Leaf("host-ip-address"))
+	case northbound.Chassis:
+		return op == tree.Replace && a.has(node, e.Leaf("address"))
+	}
+	return false
 }
 
-// Admit implements tree.Agents. Addresses that rest after their pod count too, so
+// Admit implements tree.Agents.
+func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) error {
+	pods := slices.DeleteFunc(slices.Clone(entries), func(e *yang.Data) bool { return entry.ListName(e.Node) == northbound.Chassis })
+	if len(pods) < len(entries) {
+		if err := a.chassis.admit(node); err != nil {
+			return err
+		}
+	}
+	if len(pods) == 0 {
+		return nil
+	}
+	return a.admitPods(ctx, node, pods)
+}
+
+// admitPods is Admit for pods. Addresses that rest after their pod count too, so
 // that an agent that makes and deletes pods again and again takes no more from a pool
 // than twice what it may have at once.
-func (a agents) Admit(ctx context.Context, node string, entries []*yang.Data) error {
+func (a agents) admitPods(ctx context.Context, node string, entries []*yang.Data) error {
 	if a.watched {
 		return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s must not create pods: Kubernetes creates them; a user with the role writer can create others", node)}
 	}

@@ -123,7 +123,7 @@ func (b *Bridge) restconf() restconf.Config {
 			Source: source, Says: "it is computed from pods, services, nodes, policies and pools; change those instead",
 		}
 	}
-	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks, northbound.Gateways} {
+	for _, list := range []string{northbound.Pods, northbound.Services, northbound.EndpointsList, northbound.Nodes, northbound.Networks, northbound.Gateways, northbound.Chassis} {
 		trees.EntryChecks[list] = entry.Check
 	}
 	return restconf.Config{
@@ -233,7 +233,7 @@ func (b *Bridge) agents() agents {
 	if most <= 0 {
 		most = DefaultAgentInterfaces
 	}
-	return agents{b.store, b.data.Revision, most, b.cluster != nil, b.requestable}
+	return agents{b.store, b.data.Revision, most, b.cluster != nil, b.requestable, newChassisPace()}
 }
 
 // external are the entries from Kubernetes in lists that RESTCONF clients write.

@@ -9,6 +9,9 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 )
 
+// ListenSettings returns a channel that receives after changes of Settings. The caller must call stop.
+func (s *Switch) ListenSettings() (changed <-chan struct{}, stop func()) { return s.rows.listen(root) }
+
 // keyMappings has the bridges of OVN's networks: network:bridge, comma-separated.
 const keyMappings = "ovn-bridge-mappings"
 

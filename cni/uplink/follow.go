@@ -91,6 +91,7 @@ func (u *Uplink) connected(url string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.status.Connected, u.status.Err = true, nil
+	u.connections++
 	u.notify()
 	u.log.Info("following the bridge", "url", url, "after", u.state.id)
 }

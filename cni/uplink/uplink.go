@@ -65,6 +65,7 @@ type Uplink struct {
 	changed, services chan struct{}
 	exposed           exposed
 	heard             time.Time // see Heard
+	connections       int       // see Connections
 	unsaved           bool
 	// boot identifies the boot of the node; empty if it is unknown. sameBoot is set if the saved state is
 	// of this boot.

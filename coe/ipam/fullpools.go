@@ -84,6 +84,6 @@ func (r *round) fuller(pools []dhcppool.Pool, part float64) bool {
 // tellAddressProblems puts the problems of nodes and pools into the store.
 func (r *round) tellAddressProblems() {
 	r.clusterChanged = true
-	problems := slices.Concat(r.misplaced, r.nearlyFull)
+	problems := slices.Concat(r.misplaced, r.sharedChassis, r.nearlyFull)
 	r.store.Update(func(tx *coe.Tx) { tx.SetAddressProblems(problems) })
 }

@@ -30,12 +30,14 @@ type memory struct {
 	numbers     map[netip.Addr]*coe.NodeFact // by node
 	held        map[netip.Addr]string        // the owners of the addresses that are held for nodes
 	misplaced   []coe.Problem                // of nodes whose address has another use
-	nearlyFull  []coe.Problem                // of pools; the store has the same problems as these and misplaced
-	unheld      map[netip.Addr]*coe.Node     // addresses of nodes that have another use
-	seen        *nodesSeen                   // nil if nodes must be read again
-	networks    *coe.Networks                // nil until they are recorded
-	namespaces  map[string]*namespace
-	elansOn     map[netip.Addr]map[*elan]bool
+	// sharedChassis has the nodes whose chassis belongs to another node, and nearlyFull pools. The store has the problems of these two
+	// and of misplaced.
+	sharedChassis, nearlyFull []coe.Problem
+	unheld                    map[netip.Addr]*coe.Node // addresses of nodes that have another use
+	seen                      *nodesSeen               // nil if nodes must be read again
+	networks                  *coe.Networks            // nil until they are recorded
+	namespaces                map[string]*namespace
+	elansOn                   map[netip.Addr]map[*elan]bool
 	// gateways counts the records of blocks with the same gateway, with Config.NodeBlocks.
 	gateways map[nodeGateway]int
 	// unused are blocks whose elan has lost an address of them, and may have none left.

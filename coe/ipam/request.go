@@ -46,6 +46,7 @@ func (c *claim) permit(network string, addr netip.Addr) *coe.Refusal {
 type nodesSeen struct {
 	nodes     map[netip.Addr]*coe.Node // of the Store, which replaces the map when nodes change
 	addresses map[netip.Addr]*coe.Node // ranges.NodeAddresses
+	chassis   map[netip.Addr]string    // of the Store, which replaces the map too
 	complete  bool
 	unasked   bool
 }
@@ -53,11 +54,11 @@ type nodesSeen struct {
 // followNodes claims and holds the addresses of nodes, if the result may differ from that of the
 // last round. There may be thousands of nodes, and a round for every pod.
 func (r *round) followNodes() {
-	nodes := r.store.Nodes()
-	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
+	nodes, chassis := r.store.Nodes(), r.store.Chassis()
+	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && sameMap(s.chassis, chassis) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
 		return
 	}
-	r.seen = &nodesSeen{nodes, ranges.NodeAddresses(nodes), r.complete, r.unasked}
+	r.seen = &nodesSeen{nodes, ranges.NodeAddresses(nodes), chassis, r.complete, r.unasked}
 	r.claimNodes()
 	r.holdNodes()
 }
@@ -168,6 +169,7 @@ func (r *round) claimNodes() {
 	if r.unasked {
 		return // the addresses in use are not known yet
 	}
+	chassis := r.claimChassis(known)
 	for _, addr := range sortedAddrs(known) {
 		fact := coe.NodeFact{Node: addr}
 		if old := r.numbers[addr]; old != nil {
@@ -182,6 +184,7 @@ func (r *round) claimNodes() {
 		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
 			continue // a release before November 2026 would send a wrong place to the node
 		}
+		fact.Chassis, fact.FormerChassis = chassis[addr].name, chassis[addr].former
 		if old := r.numbers[addr]; old == nil || *old != fact {
 			r.putNode(&fact)
 		}

@@ -55,6 +55,8 @@ func Check(list string, entry Leaves) error {
 			checkCount(entry, "endpoint-ports", maxPorts), checkCount(entry, "endpoint-addresses", maxEndpoints))
 	case Nodes:
 		return checkPrefix("pod-cidr", entry.Leaf("pod-cidr"))
+	case Chassis:
+		return checkAddress("address", entry.Leaf("address"))
 	}
 	return nil
 }
@@ -103,6 +105,14 @@ func checkCount(entry Leaves, list string, most int) error {
 	}
 	if n > most {
 		return &LeafError{list, fmt.Errorf("the list has %d entries; want at most %d", n, most)}
+	}
+	return nil
+}
+
+// checkAddress rejects a key that is not written as the addresses of nodes are.
+func checkAddress(leaf, text string) error {
+	if a, err := netip.ParseAddr(text); err != nil || a.Unmap().String() != text {
+		return &LeafError{leaf, fmt.Errorf("%q is not an address in its usual form; want an address like 192.168.33.11 or fd00:33::11", text)}
 	}
 	return nil
 }

@@ -23,6 +23,7 @@ const (
 	Networks      = "dhcp_allocation_pool:dhcp_allocation_pool/network"
 	Policies      = "k8s:k8s/network-policies/network-policy"
 	Gateways      = "coe-gateways:gateways/gateway"
+	Chassis       = "coe-agent:chassis/node"
 	AccessLists   = "ietf-access-control-list:access-lists/acl"
 )
 
@@ -179,6 +180,8 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })
 	case Gateways:
 		f.applyGateway(tx, e)
+	case Chassis:
+		put(f, e, ChassisOf, func(c *coe.Chassis) string { return c.Node.String() }, tx.PutChassis, func() { deleteChassis(tx, e.Key) })
 	case AccessLists:
 		put(f, e, AccessList, policyUID, func(p *coe.PolicySpec) { tx.PutPolicy(coe.RESTCONF, p) },
 			func() { tx.DeletePolicy(coe.RESTCONF, e.Key) })

@@ -272,6 +272,7 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 		in.manifests.Put(tx)
 		tx.SetComplete(coe.Kubernetes)
 	})
+	n.reportChassis()
 	pools := n.pools
 	if err := dhcppool.Validate(pools, !n.cfg.Mapping.Isolated()); err != nil {
 		return s, fmt.Errorf("plan pools: %w", err)
@@ -294,6 +295,16 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	}
 	s.rows = s.written.Rows()
 	return s, nil
+}
+
+// reportChassis puts a chassis for each node, as the agents of a running cluster report them.
+func (n *network) reportChassis() {
+	nodes := n.store.Nodes()
+	n.store.Update(func(tx *coe.Tx) {
+		for addr, node := range nodes {
+			tx.PutChassis(&coe.Chassis{Node: addr, Name: node.Identity()})
+		}
+	})
 }
 
 // takers returns what the pools serve.

@@ -22,15 +22,16 @@ type Caller struct {
 //	follow a stream that MayFollow
 //	read an entry of a list that MayRead
 //	Create entries that MayWrite, in the container that holds them
+//	Replace an entry that MayWrite
 //	Delete an entry that MayWrite
 type Agents interface {
 	MayFollow(node, stream string) bool
 	// MayRead is about the entry with these keys, outermost list first.
 	MayRead(node string, list *yang.Node, keys []string) bool
 	// MayWrite is about an entry as it is to be made, or the stored entry that is to be
-	// deleted.
-	MayWrite(node string, entry *yang.Data) bool
-	// Admit reports why these entries cannot be made for the node now; nil if they can.
+	// deleted. The op is Create, Replace or Delete.
+	MayWrite(node string, op Op, entry *yang.Data) bool
+	// Admit reports why these entries cannot be made or replaced for the node now; nil if they can.
 	// There is one call at a time for each node. Entries that were admitted are made
 	// before the next call. A *DeniedError is sent to the agent.
 	Admit(ctx context.Context, node string, entries []*yang.Data) error
@@ -64,7 +65,7 @@ func (t *Tree) MayEdit(c Caller, op Op, at Target) error {
 	}
 	if t.agents != nil && !at.IsRoot() {
 		list, _ := at.entry()
-		if op == Create && at.Node().Kind == yang.Container || op == Delete && list != nil {
+		if op == Create && at.Node().Kind == yang.Container || (op == Replace || op == Delete) && list != nil {
 			return nil
 		}
 	}
@@ -72,12 +73,12 @@ func (t *Tree) MayEdit(c Caller, op Op, at Target) error {
 }
 
 // confineEntries refuses an agent entries that do not belong to its node.
-func (t *Tree) confineEntries(c Caller, entries []*yang.Data) error {
+func (t *Tree) confineEntries(c Caller, op Op, entries []*yang.Data) error {
 	if c.Node == "" {
 		return nil
 	}
 	for _, entry := range entries {
-		if entry.Node.Kind != yang.List || !t.agents.MayWrite(c.Node, entry) {
+		if entry.Node.Kind != yang.List || !t.agents.MayWrite(c.Node, op, entry) {
 			return c.Denied()
 		}
 	}
@@ -99,17 +100,17 @@ func (a *attempt) confineDelete(c Caller, e Edit) error {
 		return err // the edit reports what is missing
 	}
 	if entry := Descend(doc, below); entry != nil {
-		return a.tree.confineEntries(c, []*yang.Data{entry})
+		return a.tree.confineEntries(c, e.Op, []*yang.Data{entry})
 	}
 	return nil
 }
 
-// admit asks whether an agent may make entries. Until done is called, no other write of
+// admit asks whether an agent may make or replace entries. Until done is called, no other write of
 // the agent makes any.
 func (t *Tree) admit(ctx context.Context, c Caller, edits []Edit) (done func(), err error) {
 	var entries []*yang.Data
 	for _, e := range edits {
-		if c.Node != "" && e.Op == Create {
+		if c.Node != "" && (e.Op == Create || e.Op == Replace) {
 			entries = append(entries, e.Data...)
 		}
 	}
@@ -128,6 +129,6 @@ func (t *Tree) admit(ctx context.Context, c Caller, edits []Edit) (done func(), 
 
 // Denied is the error of a request that is closed to an agent.
 func (c Caller) Denied() error {
-	return &DeniedError{Message: fmt.Sprintf("the agent of node %s may follow the stream of that node, and make and delete pods of it, and nothing else; "+
+	return &DeniedError{Message: fmt.Sprintf("the agent of node %s may follow the stream of that node, make and delete pods of it, and report its chassis, and nothing else; "+
 		"the bridge has to know the node by that name and its address", c.Node)}
 }

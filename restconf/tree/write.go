@@ -174,7 +174,7 @@ func (t *Tree) Check(caller Caller, e Edit) error {
 	if err := e.checkPlace(); err != nil {
 		return err
 	}
-	return t.confineEntries(caller, e.Data)
+	return t.confineEntries(caller, e.Op, e.Data)
 }
 
 // Editable returns nil if clients may make such an edit at a target, else a

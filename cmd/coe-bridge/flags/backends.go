@@ -21,7 +21,6 @@ type Backends struct {
 	OVNNB, ODLURL       string
 	ovnSB               string // see RegisterSouthbound
 	ovnLayout           string
-	ovnBindGateways     bool
 	odlAuth, odlDialect string
 	ovnTLS, odlTLS      TLS
 }
@@ -31,7 +30,6 @@ func (f *Backends) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.OVNNB, "ovn-nb", "unix:/run/ovn/ovnnb_db.sock", "OVN northbound database: unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT; all members of a cluster, with commas")
 	RegisterLayout(cmd, &f.ovnLayout)
-	flags.BoolVar(&f.ovnBindGateways, "ovn-bind-gateways", false, "with --ovn-layout node, each node has the flows of its own pods' switch alone; the system-id of each node must be its name")
 	FileVar(flags, &f.ovnTLS.Cert, "ovn-cert", "PEM file of a client certificate for ssl: (with --ovn-key and --ovn-ca); read again when it changes")
 	FileVar(flags, &f.ovnTLS.Key, "ovn-key", "PEM file of the certificate's key")
 	FileVar(flags, &f.ovnTLS.CA, "ovn-ca", "PEM file of the CAs of the database servers' certificates, which need not name a host; needed for ssl:, read again when it changes")
@@ -83,9 +81,6 @@ func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.Bac
 	if err != nil {
 		return nil, err
 	}
-	if f.ovnBindGateways && layout != ovn.LayoutNode {
-		return nil, errors.New("--ovn-bind-gateways needs --ovn-layout node")
-	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
 			return nil, fmt.Errorf("--backend: %s is named twice", name)
@@ -94,7 +89,7 @@ func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.Bac
 		if err != nil {
 			return nil, err
 		}
-		cfg.OVN.Layout, cfg.OVN.BindGateways = layout, f.ovnBindGateways
+		cfg.OVN.Layout = layout
 		all = append(all, cfg)
 	}
 	if len(all) == 0 {

@@ -19,17 +19,6 @@ func TestLayout(t *testing.T) {
 	require.ErrorContains(t, err, `--ovn-layout: layout "vpn": want elan or node`)
 }
 
-// TestBindGateways: only the layout node has gateways of nodes.
-func TestBindGateways(t *testing.T) {
-	f := Backends{ovnLayout: "node", ovnBindGateways: true}
-	all, err := f.All([]string{"ovn"}, nil)
-	require.NoError(t, err)
-	require.True(t, all[0].OVN.BindGateways)
-	f.ovnLayout = "elan"
-	_, err = f.All([]string{"ovn"}, nil)
-	require.EqualError(t, err, "--ovn-bind-gateways needs --ovn-layout node")
-}
-
 // TestIsolation: with a switch for each node, ACLs keep namespaces apart. Other backends cannot.
 func TestIsolation(t *testing.T) {
 	for _, c := range []struct {

@@ -38,7 +38,7 @@ func (w *World) ModelFor(b Backend) netvirt.Model {
 			attach(m)
 		}
 		if limited.Limits().NodeGateways {
-			addGateways(m)
+			w.addGateways(m)
 		}
 	}
 	return m.Select(b.Kinds())
@@ -57,8 +57,8 @@ func attach(m netvirt.Model) {
 }
 
 // addGateways gives the nodes the gateways of their subnets, except for elan-instances with a physical network. It gives every second node
-// a host name.
-func addGateways(m netvirt.Model) {
+// a host name. It gives nodes a chassis, another one, or none, as pods come.
+func (w *World) addGateways(m netvirt.Model) {
 	all := map[netip.Addr][]netip.Prefix{}
 	for _, o := range m {
 		if s, ok := o.(netvirt.Subnet); ok {
@@ -73,8 +73,16 @@ func addGateways(m netvirt.Model) {
 	for node, gateways := range all {
 		o, _ := m[netvirt.Node{Address: node}.Key()].(netvirt.Node)
 		o.Address, o.Gateways = node, netvirt.NewGatewayList(gateways...)
-		if bytes := node.AsSlice(); bytes[len(bytes)-1]%2 == 0 {
+		bytes := node.AsSlice()
+		n := int(bytes[len(bytes)-1])
+		if n%2 == 0 {
 			o.HostName = "host-" + node.String()
+		}
+		if version := (w.born + n) % 3; version > 0 {
+			o.Chassis = fmt.Sprintf("chassis-%s-%d", node, version)
+			if w.born%2 == 0 {
+				o.FormerChassis = "former-" + o.Chassis
+			}
 		}
 		m.Add(o)
 	}

@@ -19,6 +19,7 @@ const (
 	flowsDHCP          = 4  // of a port with DHCP
 	flowsDHCPv6        = 3  // of a port with DHCPv6
 	flowsGateway       = 33 // of a router port and the port of the switch
+	flowsBound         = 26 // the same, bound to a chassis
 	flowsPeer          = 27 // of a router port to another router
 	flowsACL           = 2
 	flowsDrop          = 1 // of an ACL that drops
@@ -34,11 +35,7 @@ func LogicalFlows(rows []Row) int {
 		case nb.LogicalSwitchPortTable:
 			c.port(r)
 		case nb.LogicalRouterPortTable:
-			if _, isPeer := r.Columns["peer"]; isPeer {
-				c.all += flowsPeer
-			} else {
-				c.all += flowsGateway
-			}
+			c.all += routerPortFlows(r)
 		case nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable:
 			c.all += flowsRoute
 		case nb.ACLTable:
@@ -82,6 +79,16 @@ func (c *flowCount) port(r Row) {
 			c.first(&c.dhcp, flowsFirstDHCP)
 		}
 	}
+}
+
+func routerPortFlows(r Row) int {
+	if _, isPeer := r.Columns["peer"]; isPeer {
+		return flowsPeer
+	}
+	if _, isBound := r.Columns["gateway_chassis"]; isBound {
+		return flowsBound
+	}
+	return flowsGateway
 }
 
 func (c *flowCount) acl(r Row) {

@@ -64,9 +64,6 @@ type Config struct {
 	Owner string
 	// Layout is how pods are arranged in logical switches. Default LayoutELAN.
 	Layout Layout
-	// BindGateways binds the gateways of a node to its chassis, in LayoutNode. The name of the chassis (its system-id) must be the
-	// host name of the node.
-	BindGateways bool
 	// Epoch is a decimal number that grows from one writer to the next. The database
 	// belongs to the writer with the greatest epoch. Empty: every writer may write.
 	Epoch string
@@ -132,7 +129,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout, BindGateways: cfg.BindGateways}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
 	b.release()
 	return b, nil
 }

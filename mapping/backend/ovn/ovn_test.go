@@ -86,10 +86,8 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfLayoutNode(t *testing.T) {
-	bind := false // alternating
 	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend {
-		bind = !bind
-		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout, c.BindGateways = ovn.LayoutNode, bind })
+		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout = ovn.LayoutNode })
 	})
 }
 

@@ -150,14 +150,10 @@ func serveName(t *testing.T, lab *ovnhost.Lab, p livePod) {
 	})))
 }
 
-// withLayout returns a backend with a layout, and with further settings.
-func withLayout(t testing.TB, lab *ovnhost.Lab, layout ovn.Layout, further ...func(*ovn.Config)) *ovn.Backend {
+// withLayout returns a backend with a layout.
+func withLayout(t testing.TB, lab *ovnhost.Lab, layout ovn.Layout) *ovn.Backend {
 	t.Helper()
-	cfg := ovn.Config{Endpoints: lab.NB.Remote, Layout: layout}
-	for _, set := range further {
-		set(&cfg)
-	}
-	b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
+	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote, Layout: layout}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -22,16 +23,19 @@ import (
 func TestTraffic(t *testing.T) { testTraffic(t, ovn.LayoutELAN) }
 
 // TestTrafficOfLayoutNode is TestTraffic with a switch for each node, whose gateways are bound to its chassis.
-func TestTrafficOfLayoutNode(t *testing.T) {
-	testTraffic(t, ovn.LayoutNode)
-}
+func TestTrafficOfLayoutNode(t *testing.T) { testTraffic(t, ovn.LayoutNode, "host1", "host2") }
 
-func testTraffic(t *testing.T, layout ovn.Layout) {
+// TestTrafficOfUnboundGateways is TestTrafficOfLayoutNode with the chassis of one node only: the other one has no agent, or an older one.
+func TestTrafficOfUnboundGateways(t *testing.T) { testTraffic(t, ovn.LayoutNode, "host2") }
+
+// testTraffic runs with the chassis of some hosts, as their agents would report them.
+func testTraffic(t *testing.T, layout ovn.Layout, chassis ...string) {
 	t.Parallel()
-	c := startCluster(t, func(cfg *bridge.Config) {
-		cfg.Backend.OVN.Layout, cfg.Backend.OVN.BindGateways = layout, layout == ovn.LayoutNode
-	})
+	c := startCluster(t, func(cfg *bridge.Config) { cfg.Backend.OVN.Layout = layout })
 	c.byNode = layout == ovn.LayoutNode
+	for _, host := range chassis {
+		c.rest.change(t, http.MethodPut, "coe-agent:chassis/node/"+c.node(host), fmt.Sprintf(`{"node":[{"address":%q,"system-id":%q}]}`, c.node(host), host))
+	}
 	c.rest.putPool(t, addressPool{
 		network: "default", subnet: "10.42.0.0/16", from: "10.42.0.2", to: "10.42.255.254", gateway: "10.42.0.1", dns: []string{"10.96.0.2", "10.96.0.3"},
 	})
@@ -43,6 +47,7 @@ func testTraffic(t *testing.T, layout ovn.Layout) {
 	pods := []*pod{front, cache, back, cart, till}
 
 	c.step("every pod reaches every pod", func() { c.reach(pods...) })
+	c.requireBound(chassis...)
 	c.step("service", func() { c.testService(front, back, cache, cart, till) })
 	c.step("DHCP", func() { c.testDHCP(cart, back, []string{"10.96.0.2", "10.96.0.3"}) })
 	c.step("a pod moves", func() { c.testMove(till, front, back, cart) })
@@ -64,6 +69,27 @@ func (c *cluster) step(name string, do func()) {
 	if !whole.Run(name, func(t *testing.T) { c.t = t; do() }) {
 		whole.FailNow()
 	}
+}
+
+// requireBound waits until OVN has bound a gateway of each of these hosts, and requires that it has bound no other one.
+func (c *cluster) requireBound(hosts ...string) {
+	c.t.Helper()
+	await(c.t, converge, fmt.Sprint("gateways are bound to ", hosts), func() error {
+		for _, h := range c.lab.Hosts {
+			chassis, err := c.lab.SBCtl(c.t.Context(), "--bare", "--columns=_uuid", "find", "Chassis", "name="+h.Name)
+			if err != nil {
+				return err
+			}
+			gateways, err := c.lab.SBCtl(c.t.Context(), "--bare", "--columns=logical_port", "find", "Port_Binding", "type=chassisredirect", "chassis="+strings.TrimSpace(chassis))
+			if err != nil {
+				return err
+			}
+			if slices.Contains(hosts, h.Name) != (gateways != "") {
+				return fmt.Errorf("gateways of %s on its chassis: %q", h.Name, gateways)
+			}
+		}
+		return nil
+	})
 }
 
 // testService adds two pods to a service with a cluster IP, and removes them again.

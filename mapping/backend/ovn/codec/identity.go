@@ -40,6 +40,7 @@ const (
 	idParent     = "coe-bridge/parent-interface"
 	idDHCP       = "coe-bridge/dhcp"
 	idChassis    = "coe-bridge/chassis"
+	idFormer     = "coe-bridge/former-chassis"
 	idService    = "coe-bridge/service"
 	idAffinity   = "coe-bridge/affinity"
 	idPlaces     = "coe-bridge/places"
@@ -95,8 +96,6 @@ var space = uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00")
 type Codec struct {
 	Owner  string
 	Layout Layout
-	// BindGateways binds the gateways of a node to its chassis, in LayoutNode. The name of the chassis is the node's host name.
-	BindGateways bool
 }
 
 // uuid returns the UUID of a row: a hash of its owner, table, group and role. So a row

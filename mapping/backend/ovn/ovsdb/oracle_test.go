@@ -21,7 +21,7 @@ import (
 func TestReadsAsLibovsdb(t *testing.T) {
 	server := testdb.Start(t)
 	var backends []*ovn.Backend // of both layouts
-	for _, cfg := range []ovn.Config{{Endpoints: server.Endpoint()}, {Endpoints: server.Endpoint(), Layout: ovn.LayoutNode, BindGateways: true}} {
+	for _, cfg := range []ovn.Config{{Endpoints: server.Endpoint()}, {Endpoints: server.Endpoint(), Layout: ovn.LayoutNode}} {
 		b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
