@@ -83,6 +83,9 @@ func (s *simulation) start(ctx context.Context) ([]figures.Figure, error) {
 	if err := s.addBridge(ctx); err != nil {
 		return nil, err
 	}
+	if err := s.report(ctx); err != nil {
+		return nil, err
+	}
 	s.follow()
 	rows, err := s.bridges[0].AwaitSync(ctx, s.load.Count)
 	if err != nil {

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"strconv"
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 
@@ -151,7 +153,7 @@ func (s *simulation) addBridge(ctx context.Context) error {
 	br, err := process.Start(ctx, process.Config{
 		Built: s.built, Kubeconfig: s.api.Kubeconfig, Northbound: s.lab.NB.Remote,
 		Data: process.OnEtcd(s.etcd.Endpoints()), AnnotateQPS: process.Unlimited,
-	}, "--ovn-layout", string(ovn.LayoutNode), "--ovn-bind-gateways")
+	}, "--ovn-layout", string(ovn.LayoutNode))
 	if err != nil {
 		return err
 	}
@@ -159,6 +161,27 @@ func (s *simulation) addBridge(ctx context.Context) error {
 	defer s.mu.Unlock()
 	s.bridges = append(s.bridges, br)
 	return nil
+}
+
+// reporters is how many agents report at once.
+const reporters = 16
+
+// report reports the chassis of all nodes to the leader, as their agents do.
+func (s *simulation) report(ctx context.Context) error {
+	var g errgroup.Group
+	g.SetLimit(reporters)
+	for n := range s.nodes {
+		g.Go(func() error {
+			address := kube.NodeAddress(n).String()
+			status, answer, err := s.bridges[0].Client.Do(ctx, http.MethodPut, "/restconf/config/coe-agent:chassis/node/"+address,
+				fmt.Sprintf(`{"node":[{"address":%q,"system-id":%q}]}`, address, kube.Node(n)))
+			if err == nil && status/100 != 2 {
+				err = fmt.Errorf("report the chassis of node %s: status %d: %s", kube.Node(n), status, answer)
+			}
+			return err
+		})
+	}
+	return g.Wait()
 }
 
 // follow opens the streams of all nodes at the leader.
