@@ -172,7 +172,7 @@ const (
 	Waiting         Reason = "Waiting"         // something that it needs is not chosen or known yet
 	PoolExhausted   Reason = "PoolExhausted"   // every address of the pool is taken
 	AddressTaken    Reason = "AddressTaken"    // another interface has the address
-	NameTaken       Reason = "NameTaken"       // another pod, or another namespace's instance, has the name
+	NameTaken       Reason = "NameTaken"       // another pod, another namespace's instance or another node has the name
 	AddressInvalid  Reason = "AddressInvalid"  // the requested address cannot be used
 	NotAllowed      Reason = "NotAllowed"      // the operator does not allow the external address or the node port of a service
 	TooLarge        Reason = "TooLarge"        // a service has too many ports, addresses or endpoints; or the policies of a namespace have too many rules

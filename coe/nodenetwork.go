@@ -110,10 +110,10 @@ type NodeFact struct {
 	// Owner is the Identity of the first node that had the address. It is empty in records
 	// of releases before November 2026.
 	Owner string `json:"owner,omitempty"`
-	// Chassis is the chassis that its agent has reported, if no other node has it; else empty.
+	// Chassis is the chassis that its agent has reported first, if no other node has it; else empty.
 	Chassis string `json:"chassis,omitempty"`
-	// FormerChassis is the value of Chassis before, unless another node has it now. OVN can still have the node by this name.
-	FormerChassis string `json:"former-chassis,omitempty"`
+	// ChassisChanged: the agent reports another one now. OVN has the node by one of the two names.
+	ChassisChanged bool `json:"chassis-changed,omitempty"`
 }
 
 // NodeNetwork is a range of addresses: one for the gateway, and three for every node, as a

@@ -72,8 +72,7 @@ type nodeValues struct {
 	networks *coe.Networks // nil if the node has no management port, as number is 0
 	number   uint32
 	edges    edges
-	// chassis and former are from the NodeFact; empty if the backend needs no gateways of nodes.
-	chassis, former string
+	chassis  string // empty if it is not known for certain, or the backend needs no gateways of nodes
 }
 
 // edges are the edge addresses of a node. They depend on the highest number of all nodes.
@@ -91,8 +90,8 @@ func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering) {
 		if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
 			values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
 		}
-		if fact := v.Numbers[addr]; fact != nil && s.Limits.NodeGateways {
-			values.chassis, values.former = fact.Chassis, fact.FormerChassis
+		if fact := v.Numbers[addr]; fact != nil && !fact.ChassisChanged && s.Limits.NodeGateways {
+			values.chassis = fact.Chassis
 		}
 		before := m.nodes[addr]
 		if before == nil || before.nodeValues != values {
@@ -130,7 +129,7 @@ func (m *mappedNodes) port(node netip.Addr) (port netvirt.ManagementPort, has bo
 // nodePart returns the objects of a node; nil if it has none. If the backend needs gateways, a node has the gateways of its blocks, and
 // it exists as long as it has one: its pods may run although no source reports it.
 func (s Settings) nodePart(addr netip.Addr, values nodeValues, blocks []*coe.Block) *netvirt.Part {
-	o := netvirt.Node{Address: addr, Chassis: values.chassis, FormerChassis: values.former}
+	o := netvirt.Node{Address: addr, Chassis: values.chassis}
 	if values.blocks != nil {
 		o.Gateways = s.gatewaysOf(blocks)
 	}

@@ -154,7 +154,7 @@ func TestGatewaysOfNodes(t *testing.T) {
 	shared.Shared = netip.MustParsePrefix("10.0.0.16/29")
 	v.Blocks[node1] = append(v.Blocks[node1], shared)
 	v.Numbers = map[netip.Addr]*coe.NodeFact{ // without a range of addresses of nodes, so without numbers
-		node1: {Node: node1, Chassis: "c1", FormerChassis: "c0"}, gone: {Node: gone, Chassis: "c2"},
+		node1: {Node: node1, Chassis: "c1"}, gone: {Node: gone, Chassis: "c2"},
 	}
 	plain, byNode := settings, settings
 	byNode.Limits.NodeGateways = true
@@ -166,11 +166,11 @@ func TestGatewaysOfNodes(t *testing.T) {
 	}{
 		"without gateways": {plain, []netvirt.Object{netvirt.Node{Address: node1, HostName: "node1"}}},
 		"with gateways": {byNode, []netvirt.Object{
-			netvirt.Node{Address: node1, HostName: "node1", Chassis: "c1", FormerChassis: "c0", Gateways: "10.0.0.1/29,10.0.0.9/29,10.0.0.17/29,169.254.1.1/32"},
+			netvirt.Node{Address: node1, HostName: "node1", Chassis: "c1", Gateways: "10.0.0.1/29,10.0.0.9/29,10.0.0.17/29,169.254.1.1/32"},
 			netvirt.Node{Address: gone, Chassis: "c2", Gateways: "fd00::1/120"},
 		}},
 		"with a physical network of one namespace": {attached, []netvirt.Object{
-			netvirt.Node{Address: node1, HostName: "node1", Chassis: "c1", FormerChassis: "c0", Gateways: "10.0.0.1/29,10.0.0.17/29,169.254.1.1/32"},
+			netvirt.Node{Address: node1, HostName: "node1", Chassis: "c1", Gateways: "10.0.0.1/29,10.0.0.17/29,169.254.1.1/32"},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

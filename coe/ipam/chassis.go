@@ -8,53 +8,59 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// chassis is the chassis of a node, and the one before.
-type chassis struct{ name, former string }
+// chassis is the chassis of a node. changed is set if the agent reports another one now.
+type chassis struct {
+	name    string
+	changed bool
+}
 
 // chassisClaims are the chassis of known nodes.
 type chassisClaims struct {
 	known   map[netip.Addr]*coe.Node
-	named   map[string]netip.Addr // the nodes by their names
+	named   map[string]netip.Addr // a node for each name
 	holders map[string]netip.Addr
 	now     map[netip.Addr]chassis
 }
 
-// claimChassis returns the chassis of known nodes. A chassis belongs to the first node whose agent has reported it, but one that is
-// named like a known node belongs to no other node: a captured node must not keep a chassis from its node.
+// claimChassis returns the chassis of known nodes. A chassis belongs to the first node whose agent has reported it, until that report
+// is deleted, but one that is named like a known node belongs to no other node: a captured node must not keep a chassis from its node.
+// A node whose agent reports another one keeps the chassis, and is marked: OVN has it by one of the two names.
 func (r *round) claimChassis(known map[netip.Addr]*coe.Node) map[netip.Addr]chassis {
 	c := chassisClaims{known: known, named: map[string]netip.Addr{}, holders: map[string]netip.Addr{}, now: map[netip.Addr]chassis{}}
 	for addr, n := range known {
 		c.named[n.HostName] = addr
 	}
 	for addr, fact := range r.numbers {
-		reported, is := r.seen.chassis[addr]
-		if keeps := reported == fact.Chassis || !is && !r.complete; keeps && fact.Chassis != "" && c.refuse(fact.Chassis, addr) == "" {
-			c.put(addr, chassis{fact.Chassis, fact.FormerChassis})
+		_, reported := r.seen.chassis[addr]
+		if keeps := reported || !r.complete; keeps && fact.Chassis != "" && c.refuse(fact.Chassis, addr) == "" {
+			c.put(addr, chassis{fact.Chassis, fact.ChassisChanged})
 		}
 	}
 	var problems []coe.Problem
 	for _, addr := range sortedAddrs(known) {
-		name, is := r.seen.chassis[addr]
-		if !is || c.now[addr].name == name {
+		name, reported := r.seen.chassis[addr]
+		if !reported {
+			continue
+		}
+		report := func(reason coe.Reason, format string, args ...any) {
+			problems = append(problems, coe.Problem{
+				Kind: "node", UID: known[addr].UID, Name: known[addr].HostName, Reason: reason,
+				Message: fmt.Sprintf("its chassis %q (external_ids:system-id of its Open vSwitch) ", name) + fmt.Sprintf(format, args...),
+			})
+		}
+		if held, has := c.now[addr]; has {
+			held.changed = name != held.name
+			if c.put(addr, held); held.changed {
+				report(coe.NotEnforced, "was %q before, and OVN can still have the node by that name, so its gateways are not bound, and all nodes have more flows: "+
+					"run ovn-sbctl chassis-del %s, delete the entry %s of coe-agent:chassis, and restart the agent of the node", held.name, held.name, addr)
+			}
 			continue
 		}
 		if why := c.refuse(name, addr); why != "" {
-			problems = append(problems, coe.Problem{
-				Kind: "node", UID: known[addr].UID, Name: known[addr].HostName, Reason: coe.NameTaken, Message: fmt.Sprintf(
-					"its chassis %q (external_ids:system-id of its Open vSwitch) %s: OVN needs a chassis for each node; give the node another system-id", name, why),
-			})
+			report(coe.NameTaken, "%s: OVN needs a chassis for each node; give the node another system-id", why)
 			continue
 		}
-		former := ""
-		if fact := r.numbers[addr]; fact != nil {
-			former = fact.Chassis
-		}
-		c.put(addr, chassis{name, former})
-	}
-	for addr, one := range c.now {
-		if c.refuse(one.former, addr) != "" {
-			c.now[addr] = chassis{name: one.name}
-		}
+		c.put(addr, chassis{name: name})
 	}
 	if !slices.Equal(problems, r.sharedChassis) {
 		r.sharedChassis = problems
@@ -72,7 +78,7 @@ func (c *chassisClaims) refuse(name string, node netip.Addr) string {
 	if holder, taken := c.holders[name]; taken && holder != node {
 		return "is the chassis of node " + c.nameOf(holder)
 	}
-	if other, is := c.named[name]; is && other != node {
+	if other, is := c.named[name]; is && (c.known[node] == nil || c.known[node].HostName != name) {
 		return "is the name of node " + c.nameOf(other)
 	}
 	return ""

@@ -31,9 +31,9 @@ func (w *world) chassis() map[string]string {
 	return all
 }
 
-// former returns the former chassis of a node.
-func (w *world) former(address string) string {
-	return w.store.Cluster().Numbers[addr(address)].FormerChassis
+// changed reports whether the agent of a node reports another chassis than the recorded one.
+func (w *world) changed(address string) bool {
+	return w.store.Cluster().Numbers[addr(address)].ChassisChanged
 }
 
 func (w *world) requireNameTaken(messages ...string) {
@@ -49,8 +49,8 @@ func (w *world) requireNameTaken(messages ...string) {
 	}
 }
 
-// TestChassis: a chassis belongs to the first node that has reported it, also after a restart, until that node reports another one or
-// is deleted.
+// TestChassis: a chassis belongs to the first node that has reported it, also after a restart and if that node reports another one, until
+// the report or the node is deleted.
 func TestChassis(t *testing.T) {
 	const first, second, third = "192.168.33.12", "192.168.33.13", "192.168.33.14"
 	w := newWorld(t, specPool())
@@ -73,29 +73,37 @@ func TestChassis(t *testing.T) {
 	w.syncNodes()
 	require.Equal(t, map[string]string{first: "a", third: "c"}, w.chassis())
 
-	w.report(map[string]string{first: "c", third: "a"}) // both are free at the same time, and the first address has priority
-	require.Equal(t, map[string]string{first: "c", second: "a"}, w.chassis())
-	require.Equal(t, []string{"", "", ""}, []string{w.former(first), w.former(second), w.former(third)}, "other nodes have them, or there were none")
-	w.report(map[string]string{second: "b"})
-	require.Equal(t, map[string]string{first: "c", second: "b", third: "a"}, w.chassis())
-	w.requireNameTaken()
-
 	w.report(map[string]string{first: "d"})
-	require.Equal(t, "c", w.former(first))
+	require.Equal(t, map[string]string{first: "a", third: "c"}, w.chassis(), "OVN can still have the node by this name, and no other node gets it")
+	require.True(t, w.changed(first))
+	require.Len(t, w.store.Cluster().AddressProblems, 2)
+	require.Contains(t, w.store.Cluster().AddressProblems[0].Message, `its chassis "d" (external_ids:system-id of its Open vSwitch) was "a" before`)
 	w.restart()
-	w.report(map[string]string{first: "d"})
-	require.Equal(t, "c", w.former(first), "the record has it")
+	require.True(t, w.changed(first), "the record has it")
+	w.report(map[string]string{first: "e", second: "a", third: "c"})
 	w.putNodes(first, second, third)
-	w.report(map[string]string{first: "c", second: "b", third: "a"})
 	w.complete()
 	w.syncNodes()
-	require.Equal(t, "d", w.former(first))
+	require.True(t, w.changed(first))
+	w.report(map[string]string{first: "a"})
+	require.False(t, w.changed(first), "it is the same again")
+	require.Equal(t, map[string]string{first: "a", third: "c"}, w.chassis())
+
+	w.report(map[string]string{first: ""})
+	require.Equal(t, map[string]string{second: "a", third: "c"}, w.chassis(), "an operator has deleted the report")
+	w.report(map[string]string{first: "d", second: "b"})
+	require.Equal(t, map[string]string{first: "d", second: "a", third: "c"}, w.chassis())
+	require.True(t, w.changed(second))
+	w.report(map[string]string{second: ""})
+	w.report(map[string]string{second: "b"})
+	require.Equal(t, map[string]string{first: "d", second: "b", third: "c"}, w.chassis())
+	require.False(t, w.changed(second))
+	w.requireNameTaken()
 
 	w.removeNode(second)
-	w.report(map[string]string{third: "b"})
-	require.Equal(t, map[string]string{first: "c", third: "b"}, w.chassis(), "the report of a deleted node does not count")
 	w.report(map[string]string{third: ""})
-	require.Equal(t, map[string]string{first: "c"}, w.chassis())
+	w.report(map[string]string{third: "b"})
+	require.Equal(t, map[string]string{first: "d", third: "b"}, w.chassis(), "the report of a deleted node does not count")
 }
 
 // TestChassisWithTheNameOfANode: a captured node that reports the name of another node, as the guide sets the chassis, does not keep that
@@ -121,4 +129,8 @@ func TestChassisWithTheNameOfANode(t *testing.T) {
 	w.report(map[string]string{captured: "worker-1"})
 	require.Equal(t, map[string]string{captured: "worker-1", victim: "worker-2"}, w.chassis())
 	w.requireNameTaken()
+	const stale = "192.168.33.99" // the victim's address before, which a client has not deleted
+	put(stale, "worker-2")
+	require.Equal(t, map[string]string{captured: "worker-1", victim: "worker-2"}, w.chassis())
+	require.False(t, w.changed(victim))
 }

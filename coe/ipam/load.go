@@ -145,7 +145,7 @@ func (a *Assigner) restoreNodes(j *journalled) {
 			continue
 		}
 		if !a.cfg.Nodes.Network.IsValid() {
-			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner, Chassis: n.Chassis, FormerChassis: n.FormerChassis} // nodes have no numbers
+			n = &coe.NodeFact{Node: n.Node, Owner: n.Owner, Chassis: n.Chassis, ChassisChanged: n.ChassisChanged} // nodes have no numbers
 		}
 		if n.Number == 0 {
 			a.numbers[n.Node] = n

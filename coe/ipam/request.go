@@ -184,7 +184,7 @@ func (r *round) claimNodes() {
 		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
 			continue // a release before November 2026 would send a wrong place to the node
 		}
-		fact.Chassis, fact.FormerChassis = chassis[addr].name, chassis[addr].former
+		fact.Chassis, fact.ChassisChanged = chassis[addr].name, chassis[addr].changed
 		if old := r.numbers[addr]; old == nil || *old != fact {
 			r.putNode(&fact)
 		}

@@ -12,12 +12,9 @@ import (
 type Node struct {
 	Address  netip.Addr // internal address; the key
 	HostName string     // may be empty
-	// Chassis is the name of the node in OVN (external_ids:system-id of its switch); empty if it is not known, or Gateways is not
-	// used.
+	// Chassis is the name of the node in OVN (external_ids:system-id of its switch); empty if it is not known for certain, or Gateways
+	// is not used.
 	Chassis string
-	// FormerChassis is its name before: a host keeps it until an operator has deleted the former chassis from OVN. It is empty if there
-	// was none, or another node has it.
-	FormerChassis string
 	// Gateways are the gateways of the Subnets of its elan-instances. It is empty unless the backend needs them
 	// (Limits.NodeGateways).
 	Gateways GatewayList

@@ -80,9 +80,6 @@ func (w *World) addGateways(m netvirt.Model) {
 		}
 		if version := (w.born + n) % 3; version > 0 {
 			o.Chassis = fmt.Sprintf("chassis-%s-%d", node, version)
-			if w.born%2 == 0 {
-				o.FormerChassis = "former-" + o.Chassis
-			}
 		}
 		m.Add(o)
 	}

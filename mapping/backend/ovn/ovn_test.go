@@ -19,7 +19,7 @@ var _ reconcile.Backend = (*ovn.Backend)(nil)
 // tables lists the tables that the backend writes.
 var tables = []string{
 	"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT", "ACL",
-	"Port_Group", "Address_Set", "Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding", "Meter", "Meter_Band",
+	"Gateway_Chassis", "Port_Group", "Address_Set", "Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding", "Meter", "Meter_Band",
 }
 
 // open returns a backend on a server.

@@ -23,13 +23,12 @@ type jsonNode struct {
 	Address  netip.Addr `json:"address"`
 	HostName string     `json:"host-name,omitempty"`
 	Chassis  string     `json:"chassis,omitempty"`
-	Former   string     `json:"former-chassis,omitempty"`
 	Gateways []string   `json:"gateway,omitempty"`
 }
 
 func nodes(objects iter.Seq[netvirt.Object]) any {
 	return list("node", each(objects, func(o netvirt.Node) jsonNode {
-		return jsonNode{o.Address, o.HostName, o.Chassis, o.FormerChassis, o.Gateways.Strings()}
+		return jsonNode{o.Address, o.HostName, o.Chassis, o.Gateways.Strings()}
 	}))
 }
 

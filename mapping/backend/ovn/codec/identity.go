@@ -40,7 +40,6 @@ const (
 	idParent     = "coe-bridge/parent-interface"
 	idDHCP       = "coe-bridge/dhcp"
 	idChassis    = "coe-bridge/chassis"
-	idFormer     = "coe-bridge/former-chassis"
 	idService    = "coe-bridge/service"
 	idAffinity   = "coe-bridge/affinity"
 	idPlaces     = "coe-bridge/places"

@@ -39,7 +39,7 @@ func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Look
 	joined := look(transit) != nil
 	s := &nb.LogicalSwitch{
 		UUID: c.uuid(nb.LogicalSwitchTable, k, ""), Name: nodeSwitch(o.Address),
-		ExternalIDs: c.mark(k, "", idAddress, o.Address.String(), idHostName, o.HostName, idChassis, o.Chassis, idFormer, o.FormerChassis, idGateway, string(o.Gateways)),
+		ExternalIDs: c.mark(k, "", idAddress, o.Address.String(), idHostName, o.HostName, idChassis, o.Chassis, idGateway, string(o.Gateways)),
 	}
 	if joined {
 		place := c.balancersUUID(k)
@@ -76,36 +76,22 @@ func (c byNode) nodeGateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, ga
 	if network := o.Gateways.Around(gateway, gateway.Next()); gateway.Is6() && network.IsValid() {
 		port.Ipv6RaConfigs = raConfigs()
 	}
-	c.bindGateway(set, k, port, o)
+	if o.Chassis != "" {
+		c.bindGateway(set, k, port, o.Chassis)
+	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(netvirt.CommonRouteTarget)), "ports", port.UUID)
 	c.switchPort(set, k, role, nodeSwitchPort(o.Address, gateway), port.Name, c.uuid(nb.LogicalSwitchTable, k, ""))
 }
 
-// Priorities of the chassis of a gateway: OVN takes the first one that exists.
-const (
-	priorityFormerChassis = 0
-	priorityChassis       = 1
-)
-
 // bindGateway makes a gateway a distributed gateway port on the chassis of its node: OVN sends packets to its pods there first. Then
 // ovn-controller computes the flows of the switch of a node on that node alone.
-func (c byNode) bindGateway(set *ovsdb.RowSet, k netvirt.Key, port *nb.LogicalRouterPort, o netvirt.Node) {
-	for _, one := range []struct {
-		chassis, role string
-		priority      int
-	}{{o.Chassis, "", priorityChassis}, {o.FormerChassis, "/former", priorityFormerChassis}} {
-		if one.chassis == "" {
-			continue
-		}
-		role := port.ExternalIDs[IDRole] + one.role
-		at := &nb.GatewayChassis{
-			UUID: c.uuid(nb.GatewayChassisTable, k, role), Name: port.Name + one.role, ChassisName: one.chassis, Priority: one.priority,
-			ExternalIDs: c.mark(k, role),
-		}
-		port.GatewayChassis = append(port.GatewayChassis, at.UUID)
-		set.Add(at)
+func (c byNode) bindGateway(set *ovsdb.RowSet, k netvirt.Key, port *nb.LogicalRouterPort, chassis string) {
+	at := &nb.GatewayChassis{
+		UUID: c.uuid(nb.GatewayChassisTable, k, port.ExternalIDs[IDRole]), Name: port.Name, ChassisName: chassis, ExternalIDs: port.ExternalIDs,
 	}
+	port.GatewayChassis = []string{at.UUID}
+	set.Add(at)
 }
 
 // wayOutByGateway adds the policy by which traffic from pods of a node leaves the network by the gateway on the node, if
@@ -152,7 +138,7 @@ func (c Codec) decodeNodeSwitch(ids map[string]string) []netvirt.Object {
 	if c.Layout != LayoutNode || err != nil || !ok {
 		return nil
 	}
-	return []netvirt.Object{netvirt.Node{Address: address, HostName: ids[idHostName], Chassis: ids[idChassis], FormerChassis: ids[idFormer], Gateways: gateways}}
+	return []netvirt.Object{netvirt.Node{Address: address, HostName: ids[idHostName], Chassis: ids[idChassis], Gateways: gateways}}
 }
 
 // elan adds the group that stands for an elan-instance, or its switch if it has a physical network.
