@@ -263,8 +263,10 @@ func elements(p place, values []any) []variant {
 	for _, n := range []int{2, 3, 4} {
 		out = append(out, variant{fmt.Sprintf("has %d elements", n), func() { p.put(many(p.node, first, n)) }})
 	}
-	for _, unique := range p.node.unique {
-		out = append(out, variant{"is not unique", func() { p.put(sharing(unique, p.node, first)) }})
+	if entry, is := first.(map[string]any); is { // another mutation can have made it something else
+		for _, unique := range p.node.unique {
+			out = append(out, variant{"is not unique", func() { p.put(sharing(unique, p.node, entry)) }})
+		}
 	}
 	return out
 }
@@ -297,11 +299,11 @@ func numbered(value any, i int) any {
 }
 
 // sharing returns two entries with the same leaves.
-func sharing(leaves []*Node, list *Node, first any) []any {
+func sharing(leaves []*Node, list *Node, first map[string]any) []any {
 	out := many(list, first, 2)
 	for _, leaf := range leaves {
 		for _, entry := range out {
-			entry.(map[string]any)[leaf.Name] = first.(map[string]any)[leaf.Name]
+			entry.(map[string]any)[leaf.Name] = first[leaf.Name]
 		}
 	}
 	return out

@@ -60,8 +60,11 @@ func awaitFlows(ctx context.Context, lacking func() (string, error)) error {
 		case <-late.C:
 		case <-ctx.Done():
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			err = errors.New(now)
+		case before != "":
+			err = fmt.Errorf("%s; then %w", before, err)
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%w (%w)", err, ctx.Err())
