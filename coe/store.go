@@ -103,11 +103,6 @@ type namespace struct {
 	shownLeases list[LeaseKey, Lease]
 }
 
-type blockKey struct {
-	elan   string
-	prefix netip.Prefix
-}
-
 // NewStore returns an empty Store. It is complete once each of the origins is complete.
 // changed is called after every Update that changed reported entities, leases or blocks, in the
 // goroutine of the Update and without a lock of the Store. It may be nil.
@@ -318,14 +313,6 @@ func (s *Store) Cluster() ClusterView {
 		EgressIPs:       s.egress.ips, EgressProblems: s.egress.problems,
 		Blocks: s.allBlocks(),
 	}
-}
-
-// allBlocks returns the blocks of all namespaces by node. The caller holds the lock.
-func (s *Store) allBlocks() map[netip.Addr][]*Block {
-	if s.shownBlocks == nil {
-		s.shownBlocks = maps.Clone(s.blocks)
-	}
-	return s.shownBlocks
 }
 
 // Namespace returns the namespace with a name; nil if no source reports it. RESTCONF reports

@@ -305,46 +305,6 @@ func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
 	return ns.leases
 }
 
-// PutBlock adds or replaces a block of an elan-instance.
-func (tx *Tx) PutBlock(namespace string, b *Block) {
-	tx.changeBlock(namespace, blockKey{b.ELAN, b.Prefix}, b)
-}
-
-// DeleteBlock deletes a block.
-func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
-	tx.changeBlock(namespace, blockKey{elan, prefix}, nil)
-}
-
-func (tx *Tx) changeBlock(namespace string, key blockKey, now *Block) {
-	ns := tx.chosen(namespace)
-	ns.shown.Blocks, tx.store.shownBlocks, tx.blocked = nil, nil, true
-	old := ns.blocks[key]
-	delete(ns.blocks, key)
-	if now != nil {
-		ns.blocks[key] = now
-	}
-	tx.store.replaceBlock(old, now)
-}
-
-// replaceBlock replaces a block in the list of its node. old is nil for a new block, now for a deleted one.
-func (s *Store) replaceBlock(old, now *Block) {
-	one := cmp.Or(old, now)
-	if one == nil || !one.Node().IsValid() {
-		return
-	}
-	all := slices.Clone(s.blocks[one.Node()])
-	if old != nil {
-		all = slices.DeleteFunc(all, func(b *Block) bool { return b == old })
-	}
-	if now != nil {
-		all = append(all, now)
-	}
-	s.blocks[one.Node()] = all
-	if len(all) == 0 {
-		delete(s.blocks, one.Node())
-	}
-}
-
 // PutELAN adds or replaces what was chosen for an elan-instance.
 func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.elans(namespace)[e.Name] = e }
 
