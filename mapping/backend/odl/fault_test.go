@@ -317,18 +317,23 @@ func TestFailsOnce(t *testing.T) {
 	write(t, b, want)
 }
 
-// TestConflict: a conflict with another transaction at one entry is not a refusal, even if the controller accepts other entries
-// meanwhile.
+// TestConflict: a conflict with another transaction at one entry is not a refusal before its time is over, even if the controller
+// accepts other entries meanwhile. TestRefusedEntries has one that lasts.
 func TestConflict(t *testing.T) {
-	b, f := start(t, odlfake.Oxygen)
+	f := newFake(t, odlfake.Oxygen)
+	cfg := f.config(t)
+	cfg.Conflict = time.Hour
+	b := open(t, cfg)
 	want := podsOf("a", "b", "c")
 	write(t, b, podsOf("a"))
 	f.Break(refuse(http.StatusConflict, `"name":"b:pod-1","type"`))
-	have, err := b.Read(t.Context())
-	require.NoError(t, err)
-	err = b.Write(t.Context(), netvirt.Diff(have, want))
-	require.ErrorContains(t, err, "409")
-	require.NotErrorIs(t, err, netvirt.ErrRejected)
+	for range 5 {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		err = b.Write(t.Context(), netvirt.Diff(have, want))
+		require.ErrorContains(t, err, "409")
+		require.NotErrorIs(t, err, netvirt.ErrRejected)
+	}
 	f.Break(nil)
 	write(t, b, want)
 }
@@ -356,7 +361,7 @@ func TestManyRefusedAlone(t *testing.T) {
 	want := podsOf("a")
 	write(t, b, want)
 	var names []string
-	for i := range 20 {
+	for i := range 1050 {
 		names = append(names, fmt.Sprintf("a:many-%d", i))
 		podOn(want, "a", fmt.Sprintf("many-%d", i), 0, 10+i)
 	}

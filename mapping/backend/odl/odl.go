@@ -54,6 +54,9 @@ type Config struct {
 	// written. It is longer if the comparisons would take more than a twentieth of the
 	// time. Default 15 s.
 	Poll time.Duration
+	// Conflict is the time for which an entry must be in conflict with other transactions (409) until it counts as refused.
+	// Default 10 s.
+	Conflict time.Duration
 	// Parallel is the maximum number of concurrent requests, if the dialect allows them.
 	// Default 8.
 	Parallel int
@@ -75,6 +78,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.ConnectTimeout, 2*time.Second)
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Poll, 15*time.Second)
+	setDefault(&c.Conflict, 10*time.Second)
 	setDefault(&c.Parallel, 8)
 	setDefault(&c.BatchBytes, 1<<20)
 	setDefault(&c.BatchEntries, 1000)
@@ -103,7 +107,7 @@ type Backend struct {
 	next         int           // the URL to try first
 	mirror       *codec.Mirror // our entries in the datastore; nil while they are unknown
 	readSessions reads.Sessions[*session]
-	failures     failureCounts
+	failures     map[place]failureCount
 	// leaving holds deleted entries of interfaces, by name, and postponed when operations were postponed.
 	leaving   map[string]departure
 	postponed map[place]postponement
@@ -135,7 +139,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: failureCounts{},
+		cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: map[place]failureCount{},
 		leaving: map[string]departure{}, postponed: map[place]postponement{},
 	}
 	b.release()

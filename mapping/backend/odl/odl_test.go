@@ -65,7 +65,7 @@ func newFake(t *testing.T, release odlfake.Release) *fake {
 func (f *fake) config(t *testing.T) odl.Config {
 	return odl.Config{
 		URLs: f.url, AuthFile: passwordFile(t, odlfake.User+":"+odlfake.Password+"\n"),
-		Timeout: 5 * time.Second, Probe: 20 * time.Millisecond, Poll: 20 * time.Millisecond,
+		Timeout: 5 * time.Second, Probe: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Conflict: time.Nanosecond,
 	}
 }
 

@@ -206,6 +206,7 @@ func (b *Backend) forgetOld() {
 	then := time.Now().Add(-forgetAfter)
 	maps.DeleteFunc(b.postponed, func(_ place, p postponement) bool { return p.last.Before(then) })
 	maps.DeleteFunc(b.leaving, func(_ string, d departure) bool { return d.until.Before(then) })
+	maps.DeleteFunc(b.failures, func(_ place, c failureCount) bool { return time.Since(c.last) > failuresFor })
 }
 
 // noteRemoval records that an interface waits for its deletion.

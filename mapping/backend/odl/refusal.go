@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 )
@@ -45,16 +46,19 @@ type place struct {
 
 func placeOf(o *codec.Operation) place { return place{o.List, o.Key()} }
 
-// failureCounts counts, by entry, the consecutive writes that failed at it.
-type failureCounts map[place]int
+// failureCount counts the consecutive writes that failed at an entry.
+type failureCount struct {
+	writes      int
+	first, last time.Time
+}
 
 const (
 	// An entry is refused after refusedWithOthers failures if the controller has accepted
 	// other entries, and after refusedAlone if there were no others.
 	refusedWithOthers = 2
 	refusedAlone      = 3
-	// maxCounted is the maximum number of entries whose failures are counted.
-	maxCounted = 1000
+	// failuresFor is the time after which failures are forgotten at whose entry no write has failed since: it is not wanted any more.
+	failuresFor = 10 * time.Minute
 	// After each maxFailed failed entries a write checks that the datastore accepts writes, if the controller has
 	// accepted none.
 	maxFailed = 8
@@ -73,10 +77,13 @@ func (w *write) fail(ctx context.Context, o *codec.Operation, err error) error {
 func (w *write) countFailure(f failure) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.backend.failures) >= maxCounted {
-		clear(w.backend.failures) // most entries are not wanted any more
+	at, now := placeOf(f.operation), time.Now()
+	count, found := w.backend.failures[at]
+	if !found {
+		count.first = now
 	}
-	w.backend.failures[placeOf(f.operation)]++
+	count.writes, count.last = count.writes+1, now
+	w.backend.failures[at] = count
 	w.refused[f.operation.Head()] = true
 	w.failed = append(w.failed, f)
 	return len(w.failed)
@@ -139,6 +146,17 @@ func (w *write) probe(ctx context.Context) error {
 	return err
 }
 
+// countsAsRefused reports whether so many writes have failed at an entry that the controller refuses it. A conflict with another
+// transaction ends with that, so it must also have lasted.
+func (w *write) countsAsRefused(f failure) bool {
+	count := w.backend.failures[placeOf(f.operation)]
+	var answer *answerError
+	if errors.As(f.err, &answer) && answer.status == http.StatusConflict && count.last.Sub(count.first) < w.cfg.Conflict {
+		return false
+	}
+	return w.accepted > 0 && count.writes >= refusedWithOthers || count.writes >= refusedAlone
+}
+
 // result returns the error of the write. If the controller has refused something, or has
 // answered that something does not exist, result checks that it is ready: a controller that
 // has not loaded its models gives the same answers.
@@ -148,8 +166,7 @@ func (w *write) result(ctx context.Context) error {
 	}
 	var failed []error
 	for _, f := range w.failed {
-		n := w.backend.failures[placeOf(f.operation)]
-		if w.accepted > 0 && n >= refusedWithOthers || n >= refusedAlone {
+		if w.countsAsRefused(f) {
 			w.reject(f.operation, f.err)
 		} else {
 			failed = append(failed, f.err)
