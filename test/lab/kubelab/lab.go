@@ -65,6 +65,8 @@ type Config struct {
 	Egress bool
 	// Survive keeps the lab running when its owner ends; Cleanup removes it.
 	Survive bool
+	// Logs is a directory that gets the logs of a lab that cannot be started, which are removed with it; empty for none.
+	Logs string
 	// Log receives every process.
 	Log *slog.Logger
 	// Progress receives progress reports of builds. Default standard error.
@@ -102,6 +104,9 @@ func Start(ctx context.Context, cfg Config) (*Lab, error) {
 		return nil, fmt.Errorf("start cluster %q: %w", cfg.Prefix, err)
 	}
 	if err := l.start(ctx); err != nil {
+		if cfg.Logs != "" {
+			err = errors.Join(err, l.KeepLogs(cfg.Logs))
+		}
 		if !cfg.Survive {
 			err = errors.Join(err, l.Close())
 		}
@@ -203,3 +208,21 @@ func (l *Lab) Close() error {
 
 // Logs returns a directory with one log per process; Node.Logs returns those on a node.
 func (l *Lab) Logs() string { return filepath.Join(l.OVN.Dir, "logs") }
+
+// KeepLogs copies the logs of the cluster to a directory: the logs of processes, nodes, pods and OpenDaylight.
+func (l *Lab) KeepLogs(to string) error {
+	if l.OVN == nil {
+		return nil
+	}
+	errs := []error{os.CopyFS(to, os.DirFS(l.Logs()))}
+	for _, n := range l.Nodes {
+		errs = append(errs, os.CopyFS(filepath.Join(to, n.Name), os.DirFS(n.Logs())))
+	}
+	if l.OpenDaylight != nil {
+		errs = append(errs, os.CopyFS(filepath.Join(to, "karaf"), os.DirFS(filepath.Dir(l.OpenDaylight.Log()))))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("keep the logs of the cluster: %w", err)
+	}
+	return nil
+}

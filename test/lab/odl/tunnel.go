@@ -3,7 +3,6 @@ package odl
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -81,11 +80,7 @@ func (c *Controller) AwaitTunnels(ctx context.Context) error {
 }
 
 func (c *Controller) awaitTunnels(ctx context.Context) error {
-	n := len(c.Lab.Hosts)
-	if n < 2 {
-		return nil
-	}
-	return await(ctx, func(ctx context.Context) error { return c.tunnelsUp(ctx, n*(n-1)) })
+	return await(ctx, c.tunnelsUp)
 }
 
 // datapathID returns the number by which the controller identifies a host's bridge.
@@ -101,33 +96,53 @@ func datapathID(ctx context.Context, host *ovnhost.Host) (uint64, error) {
 	return id, nil
 }
 
-// tunnelsUp returns an error unless a number of tunnels are up. Each direction is a tunnel.
-func (c *Controller) tunnelsUp(ctx context.Context, want int) error {
+// tunnelsUp returns an error unless all pairs of hosts have a tunnel that is up. Each direction is a tunnel.
+func (c *Controller) tunnelsUp(ctx context.Context) error {
 	status, answer, err := c.Request(ctx, http.MethodGet, "/restconf/operational/itm-state:tunnels_state", "")
 	if err != nil {
 		return err
 	}
-	if status != http.StatusOK {
-		return errors.New("the controller has no tunnel")
-	}
 	var tunnels struct {
 		State struct {
-			List []struct {
-				State string `json:"oper-state"`
-			} `json:"state-tunnel-list"`
+			List []tunnel `json:"state-tunnel-list"`
 		} `json:"tunnels_state"`
 	}
-	if err := json.Unmarshal(answer, &tunnels); err != nil {
-		return fmt.Errorf("read the controller's tunnels: %w", err)
-	}
-	up := 0
-	for _, t := range tunnels.State.List {
-		if t.State == "up" {
-			up++
+	if status == http.StatusOK {
+		if err := json.Unmarshal(answer, &tunnels); err != nil {
+			return fmt.Errorf("read the controller's tunnels: %w", err)
 		}
 	}
-	if up < want {
-		return fmt.Errorf("%d of %d tunnels are up", up, want)
+	if missing := withoutTunnel(c.Lab.Hosts, tunnels.State.List); len(missing) > 0 {
+		return fmt.Errorf("no tunnel is up from %s", strings.Join(missing, ", from "))
 	}
 	return nil
+}
+
+// tunnel is an entry of the controller's tunnels.
+type tunnel struct {
+	State string `json:"oper-state"`
+	From  struct {
+		Address netip.Addr `json:"tep-ip"`
+	} `json:"src-info"`
+	To struct {
+		Address netip.Addr `json:"tep-ip"`
+	} `json:"dst-info"`
+}
+
+// withoutTunnel returns the pairs of hosts without a tunnel that is up.
+func withoutTunnel(hosts []*ovnhost.Host, tunnels []tunnel) (missing []string) {
+	up := map[[2]netip.Addr]bool{}
+	for _, t := range tunnels {
+		if t.State == "up" {
+			up[[2]netip.Addr{t.From.Address, t.To.Address}] = true
+		}
+	}
+	for _, from := range hosts {
+		for _, to := range hosts {
+			if from != to && !up[[2]netip.Addr{from.Address, to.Address}] {
+				missing = append(missing, from.Name+" to "+to.Name)
+			}
+		}
+	}
+	return missing
 }

@@ -1,12 +1,9 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
-
-	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 )
 
 // judge fails when a test has not passed.
@@ -36,17 +33,4 @@ func emptyFolder(name string) (string, error) {
 		return "", fmt.Errorf("make folder of logs: %w", err)
 	}
 	return dir, nil
-}
-
-// keepLogs copies the logs of the cluster, which are deleted with it: the logs of processes, nodes
-// and pods.
-func keepLogs(lab *kubelab.Lab, to string) error {
-	errs := []error{os.CopyFS(filepath.Join(to, "cluster"), os.DirFS(lab.Logs()))}
-	for _, n := range lab.Nodes {
-		errs = append(errs, os.CopyFS(filepath.Join(to, "cluster", n.Name), os.DirFS(n.Logs())))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return fmt.Errorf("keep the cluster's logs: %w", err)
-	}
-	return nil
 }

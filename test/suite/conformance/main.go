@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"regexp"
 	"strconv"
 	"syscall"
@@ -122,7 +123,8 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 		return err
 	}
 	s.Step("Start Kubernetes: control plane and nodes; install coe-bridge")
-	lab, err := startLab(ctx, suite, o)
+	cluster := filepath.Join(logs, "cluster")
+	lab, err := startLab(ctx, suite, o, cluster)
 	if err != nil {
 		return err
 	}
@@ -133,7 +135,7 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 	took := time.Since(start)
 	err = judge(results)
 	if err != nil {
-		err = errors.Join(err, keepLogs(lab, logs))
+		err = errors.Join(err, lab.KeepLogs(cluster))
 	}
 	if err := errors.Join(err, ctx.Err(), lab.Close()); err != nil {
 		return err
@@ -150,8 +152,9 @@ const loadBalancers = "203.0.113.0/26"
 // of the nodes.
 const client = "198.51.100.1"
 
-// startLab starts a cluster with coe-bridge that has the images of the suite, and a load balancer.
-func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error) {
+// startLab starts a cluster with coe-bridge that has the images of the suite, and a load balancer. If that fails, the logs of the cluster
+// are copied to a folder.
+func startLab(ctx context.Context, suite *suite, o options, logs string) (*kubelab.Lab, error) {
 	images, err := suite.makeImages(ctx)
 	if err != nil {
 		return nil, err
@@ -162,7 +165,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 	}
 	cfg := kubelab.Config{
 		Prefix: "e" + strconv.Itoa(os.Getpid()), Nodes: names, Bridges: 1, Bin: o.bin, DualStack: o.dual, IPv6First: o.six,
-		Images: images, Egress: true, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
+		Images: images, Egress: true, Logs: logs, Log: slog.New(slog.DiscardHandler), Progress: os.Stdout,
 	}
 	if o.backend == onODL {
 		cfg.OpenDaylight, cfg.DualStack = odl.Oxygen, false
@@ -172,7 +175,7 @@ func startLab(ctx context.Context, suite *suite, o options) (*kubelab.Lab, error
 		return nil, err
 	}
 	if err := prepare(ctx, lab, suite); err != nil {
-		return nil, errors.Join(err, lab.Close())
+		return nil, errors.Join(err, lab.KeepLogs(logs), lab.Close())
 	}
 	return lab, nil
 }
