@@ -61,6 +61,8 @@ func TestFlowsInProcess(t *testing.T) {
 			require.Empty(t, added)
 			for _, flow := range []string{
 				"table=0,in_port=" + number + ",actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17",
+				"table=17,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19",
+				"table=17,metadata=0xb000090000000000/0xffffff0000000000,actions=write_metadata:0xc00009138c000000/0xfffffffffffffffe,goto_table:43",
 				"table=50,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
 				"table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
 				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",

@@ -11,16 +11,18 @@ import (
 // Tables of Netvirt, the same in all of its releases:
 //
 //	0   gives a packet the tag of its port, in the metadata
+//	17  leads it to the services of the port: its vpn-instance and its elan-instance, whose tags it adds
 //	21  routes packets of a vpn-instance: to a group that loads the tag of the port into a register
 //	50  has the source addresses of an elan-instance: a tag of a port, and the tag of the elan-instance
 //	51  has the destination addresses of an elan-instance
 //	220 sends a packet to the port whose tag is in register 6
-const portTable, routeTable, sourceTable, destinationTable, outputTable = 0, 21, 50, 51, 220
+const portTable, serviceTable, routeTable, sourceTable, destinationTable, outputTable = 0, 17, 21, 50, 51, 220
 
 // The places of tags: in the metadata and in register 6.
 const (
 	portShift, portMask = 40, 0x0fffff0000000000
 	elanMask            = 0x000000ffff000000
+	vpnMask             = 0x0000000000fffffe
 
 	portRegister, registerShift = 6, 8
 
@@ -47,26 +49,94 @@ func (c *Conn) Lacks(ctx context.Context, p Port) (string, error) {
 	if err != nil || elan == 0 {
 		return fmt.Sprintf("table %d has no flow from %s", sourceTable, p.MAC), err
 	}
-	for _, to := range append([]net.HardwareAddr{p.MAC}, p.Neighbours...) {
-		flows, err := c.Flows(ctx, destinationTable, Match{Destination: to})
-		if err != nil || !slices.ContainsFunc(flows, func(f Flow) bool { return f.Metadata.Mask&elanMask != 0 && f.Metadata.Value&elanMask == elan }) {
-			return fmt.Sprintf("table %d has no flow to %s", destinationTable, to), err
+	if to, err := c.destination(ctx, elan, p.MAC); err != nil || to != port {
+		return fmt.Sprintf("table %d has no flow to %s", destinationTable, p.MAC), err
+	}
+	for _, mac := range p.Neighbours {
+		if lacks, err := c.lacksNeighbour(ctx, elan, mac); err != nil || lacks != "" {
+			return lacks, err
 		}
+	}
+	if lacks, err := c.lacksServices(ctx, p, port, elan); err != nil || lacks != "" {
+		return lacks, err
+	}
+	outputs, err := c.outputs(ctx, port)
+	if err != nil || !slices.Contains(outputs, p.Number) {
+		return fmt.Sprintf("table %d has no flow to port %d", outputTable, p.Number), err
+	}
+	return "", nil
+}
+
+// lacksNeighbour returns which flows of a neighbour in an elan-instance are missing. It is a port of the same switch.
+func (c *Conn) lacksNeighbour(ctx context.Context, elan uint64, mac net.HardwareAddr) (string, error) {
+	port, err := c.destination(ctx, elan, mac)
+	if err != nil || port == 0 {
+		return fmt.Sprintf("table %d has no flow to %s", destinationTable, mac), err
+	}
+	if of, err := c.elanTag(ctx, port, mac); err != nil || of != elan {
+		return fmt.Sprintf("table %d has no flow from %s", sourceTable, mac), err
+	}
+	if joins, err := c.serves(ctx, port, elanMask, elan); err != nil || !joins {
+		return fmt.Sprintf("table %d has no flow of the elan-instance from %s", serviceTable, mac), err
+	}
+	if outputs, err := c.outputs(ctx, port); err != nil || len(outputs) == 0 {
+		return fmt.Sprintf("table %d has no flow to %s", outputTable, mac), err
+	}
+	return "", nil
+}
+
+// lacksServices returns which flows are missing by which packets from a port reach its elan-instance and its vpn-instance, and packets in
+// the vpn-instance reach the port.
+func (c *Conn) lacksServices(ctx context.Context, p Port, port, elan uint64) (string, error) {
+	if joins, err := c.serves(ctx, port, elanMask, elan); err != nil || !joins {
+		return fmt.Sprintf("table %d has no flow of the elan-instance from %s", serviceTable, p.MAC), err
 	}
 	for _, to := range p.Addresses {
 		if !to.Is4() {
 			continue
 		}
-		leads, err := c.routes(ctx, to, port)
-		if err != nil || !leads {
+		if joins, err := c.serves(ctx, port, vpnMask, 0); err != nil || !joins {
+			return fmt.Sprintf("table %d has no flow of the vpn-instance from %s", serviceTable, p.MAC), err
+		}
+		if leads, err := c.routes(ctx, to, port); err != nil || !leads {
 			return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
 		}
 	}
-	flows, err := c.Flows(ctx, outputTable, Match{Register6: Bits{port << registerShift, registerMask}})
-	if err != nil || !slices.ContainsFunc(flows, func(f Flow) bool { return slices.Contains(f.Outputs, p.Number) }) {
-		return fmt.Sprintf("table %d has no flow to port %d", outputTable, p.Number), err
-	}
 	return "", nil
+}
+
+// serves reports whether packets from a port get a tag in a place of the metadata; tag 0 stands for any.
+func (c *Conn) serves(ctx context.Context, port, mask, tag uint64) (bool, error) {
+	flows, err := c.Flows(ctx, serviceTable, Match{Metadata: Bits{port << portShift, portMask}})
+	return slices.ContainsFunc(flows, func(f Flow) bool {
+		writes := f.Writes.Value & f.Writes.Mask & mask
+		return writes != 0 && (tag == 0 || writes == tag)
+	}), err
+}
+
+// destination returns the tag of the port to which an elan-instance leads packets to a MAC address; 0 if it leads to none.
+func (c *Conn) destination(ctx context.Context, elan uint64, mac net.HardwareAddr) (port uint64, err error) {
+	flows, err := c.Flows(ctx, destinationTable, Match{Destination: mac})
+	for _, f := range flows {
+		if f.Metadata.Mask&elanMask == 0 || f.Metadata.Value&elanMask != elan {
+			continue
+		}
+		for _, load := range f.Registers {
+			if load.Register == portRegister {
+				return load.Value >> registerShift, err
+			}
+		}
+	}
+	return 0, err
+}
+
+// outputs returns the numbers of ports to which packets for the port with a tag go.
+func (c *Conn) outputs(ctx context.Context, port uint64) (numbers []uint32, err error) {
+	flows, err := c.Flows(ctx, outputTable, Match{Register6: Bits{port << registerShift, registerMask}})
+	for _, f := range flows {
+		numbers = append(numbers, f.Outputs...)
+	}
+	return numbers, err
 }
 
 // portTag returns the tag of a port, 0 if it has none yet.

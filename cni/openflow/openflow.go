@@ -129,6 +129,7 @@ func (c *Conn) ask(kind uint16, request []byte, each func([]byte) error) error {
 // Match selects flows that match these fields, and possibly more. A zero field selects all.
 type Match struct {
 	InPort              uint32
+	Metadata            Bits
 	Source, Destination net.HardwareAddr
 	IPv4                netip.Addr // destination
 	Register6           Bits       // of Open vSwitch
@@ -155,6 +156,12 @@ func (m Match) encode() []byte {
 	}
 	if m.InPort != 0 {
 		add(oxmInPort, binary.BigEndian.AppendUint32(nil, m.InPort))
+	}
+	if m.Metadata.Mask != 0 {
+		fields = binary.BigEndian.AppendUint16(fields, oxmBasic)
+		fields = append(fields, oxmMetadata<<1|1, 16)
+		fields = binary.BigEndian.AppendUint64(fields, m.Metadata.Value)
+		fields = binary.BigEndian.AppendUint64(fields, m.Metadata.Mask)
 	}
 	if m.Destination != nil {
 		add(oxmEthDst, m.Destination)

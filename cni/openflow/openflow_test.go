@@ -55,7 +55,10 @@ func TestLacks(t *testing.T) {
 	}
 	for _, former := range []string{
 		"table=0,in_port=6,actions=write_metadata:0x50000000000/0xffffff0000000001,goto_table:17",
+		"table=17,priority=10,metadata=0x50000000000/0xffffff0000000000,actions=write_metadata:0xb000050000030d40/0xfffffffffffffffe,goto_table:19",
+		"table=17,priority=10,metadata=0xb000050000000000/0xffffff0000000000,actions=write_metadata:0xc00005138a000000/0xfffffffffffffffe,goto_table:43",
 		"table=50,priority=20,metadata=0x5138a000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
+		"table=50,priority=20,metadata=0x4138a000000/0xfffffffff000000,dl_src=0a:58:64:60:00:01,actions=goto_table:51",
 		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x500->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=20,metadata=0x138a000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x400->NXM_NX_REG6[],resubmit(,220)",
 		"table=220,priority=9,reg6=0x500,actions=output:6",
@@ -71,6 +74,11 @@ func TestLacks(t *testing.T) {
 		{"table 50 has no flow from 0a:58:0a:2a:00:02", "table=50,priority=20,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51"},
 		{"table 51 has no flow to 0a:58:0a:2a:00:02", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)"},
 		{"table 51 has no flow to 0a:58:64:60:00:01", "table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:64:60:00:01,actions=load:0x800->NXM_NX_REG6[],resubmit(,220)"},
+		{"table 50 has no flow from 0a:58:64:60:00:01", "table=50,priority=20,metadata=0x8138c000000/0xfffffffff000000,dl_src=0a:58:64:60:00:01,actions=goto_table:51"},
+		{"table 17 has no flow of the elan-instance from 0a:58:64:60:00:01", "table=17,priority=10,metadata=0x80000000000/0xffffff0000000000,actions=write_metadata:0xc00008138c000000/0xfffffffffffffffe,goto_table:43"},
+		{"table 220 has no flow to 0a:58:64:60:00:01", "table=220,priority=9,reg6=0x800,actions=output:5"},
+		{"table 17 has no flow of the elan-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0xb000090000000000/0xffffff0000000000,actions=write_metadata:0xc00009138c000000/0xfffffffffffffffe,goto_table:43"},
+		{"table 17 has no flow of the vpn-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19"},
 		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
 		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},
 		{"table 220 has no flow to port 7", "table=220,priority=9,reg6=0x90000900,actions=output:7"},
