@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 type blockKey struct {
@@ -12,9 +13,18 @@ type blockKey struct {
 	prefix netip.Prefix
 }
 
+func (b *Block) key() blockKey { return blockKey{b.ELAN, b.Prefix} }
+
+func (k blockKey) compare(other blockKey) int {
+	return cmp.Or(strings.Compare(k.elan, other.elan), k.prefix.Compare(other.prefix))
+}
+
+// Compare compares two blocks by elan-instance and prefix, like the order of a View.
+func (b *Block) Compare(other *Block) int { return b.key().compare(other.key()) }
+
 // PutBlock adds or replaces a block of an elan-instance.
 func (tx *Tx) PutBlock(namespace string, b *Block) {
-	tx.changeBlock(namespace, blockKey{b.ELAN, b.Prefix}, b)
+	tx.changeBlock(namespace, b.key(), b)
 }
 
 // DeleteBlock deletes a block.
@@ -24,7 +34,8 @@ func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
 
 func (tx *Tx) changeBlock(namespace string, key blockKey, now *Block) {
 	ns := tx.chosen(namespace)
-	ns.shown.Blocks, tx.store.shownBlocks, tx.blocked = nil, nil, true
+	ns.shownBlocks.changed(key)
+	tx.store.shownBlocks, tx.blocked = nil, true
 	old := ns.blocks[key]
 	delete(ns.blocks, key)
 	if now != nil {

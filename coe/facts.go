@@ -53,6 +53,9 @@ type LeaseKey struct {
 // Key returns the lease's key.
 func (l *Lease) Key() LeaseKey { return LeaseKey{l.PodUID, l.InterfaceUID} }
 
+// Compare compares two leases by their keys.
+func (l *Lease) Compare(other *Lease) int { return l.Key().Compare(other.Key()) }
+
 // Compare orders keys by pod UID, then by interface UID.
 func (k LeaseKey) Compare(other LeaseKey) int {
 	if c := strings.Compare(k.PodUID, other.PodUID); c != 0 {

@@ -1,6 +1,12 @@
 package coe
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
+
+// Compare compares two pods by UID, like the order of a View.
+func (p *Pod) Compare(other *Pod) int { return strings.Compare(p.UID, other.UID) }
 
 // PodState is the reported and chosen state of one pod.
 type PodState struct {

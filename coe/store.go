@@ -101,6 +101,7 @@ type namespace struct {
 	shown       View
 	shownPods   list[string, Pod]
 	shownLeases list[LeaseKey, Lease]
+	shownBlocks list[blockKey, Block]
 }
 
 // NewStore returns an empty Store. It is complete once each of the origins is complete.

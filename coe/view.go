@@ -1,7 +1,6 @@
 package coe
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -69,6 +68,7 @@ func (ns *namespace) refresh() {
 	v := &ns.shown
 	v.Pods = ns.shownPods.refresh(ns.pods, func(p *Pod) string { return p.UID }, strings.Compare)
 	v.Leases = ns.shownLeases.refresh(ns.leases, (*Lease).Key, LeaseKey.Compare)
+	v.Blocks = ns.shownBlocks.refresh(ns.blocks, (*Block).key, blockKey.compare)
 	if v.Services == nil {
 		v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
 	}
@@ -77,11 +77,6 @@ func (ns *namespace) refresh() {
 	}
 	if v.Policies == nil {
 		v.Policies = names(ns.policies)
-	}
-	if v.Blocks == nil {
-		v.Blocks = slices.SortedFunc(maps.Values(ns.blocks), func(a, b *Block) int {
-			return cmp.Or(strings.Compare(a.ELAN, b.ELAN), a.Prefix.Compare(b.Prefix))
-		})
 	}
 	if v.ELANs == nil {
 		v.ELANs = maps.Clone(ns.elans)

@@ -11,7 +11,7 @@ import (
 // external addresses, of cluster addresses if nodes balance or only endpoints on a node may serve its programs, and of
 // health checks. Like the model it is pure. Agents of nodes need it, and no backend does.
 func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
-	b := newBuilder(v, s, &mapped{}, nil)
+	b := newBuilder(v, s, newMapped(), nil)
 	exposures := b.exposures()
 	if len(exposures) == 0 {
 		return nil
@@ -75,7 +75,7 @@ type Exposure struct {
 
 // Exposures returns the ports on which nodes lead to the services of a namespace, in the order of ExposedPorts.
 func Exposures(v coe.View, s Settings) []Exposure {
-	b := newBuilder(v, s, &mapped{}, nil)
+	b := newBuilder(v, s, newMapped(), nil)
 	b.pods = addressesOf(v.Leases)
 	return b.allExposures(b.acceptedTargets())
 }

@@ -30,20 +30,20 @@ func (b *builder) notEnforced() {
 		}
 	}
 	b.physicalProblems()
-	for _, a := range b.segments {
+	for a := range b.segments {
 		b.segment(a)
 	}
 }
 
 // notEnforcedOfPod returns the problems of a pod that depend on the pod, its leases and the settings alone. A pod with host ports is
 // noted for hostPorts.
-func (b *builder) notEnforcedOfPod(p *coe.Pod, interfaces []placed) (problems []coe.Problem) {
+func (b *builder) notEnforcedOfPod(p *coe.Pod, interfaces []*attached) (problems []coe.Problem) {
 	ignored := p.Ignored
 	switch {
 	case !b.servesHostPorts(p):
 		ignored |= coe.HostPort
 	case len(p.HostPorts) > 0:
-		b.hostPods = append(b.hostPods, p)
+		b.hostPods[p.UID] = p
 	}
 	if ignored != 0 {
 		problems = append(problems, b.unenforcedProblem("pod", p.UID, p.Name, ignored.String()))
@@ -88,7 +88,7 @@ func (b *builder) notEnforcedOf(n *coe.Namespace) {
 
 // segment reports an interface that requests another segment than its elan-instance has.
 // The first interface of an elan-instance decides on the segment.
-func (b *builder) segment(a placed) {
+func (b *builder) segment(a *attached) {
 	i, first := a.iface, a.elan.iface
 	kind := i.Type()
 	if p := b.physical(); p != nil {

@@ -28,6 +28,7 @@ func FuzzLaws(f *testing.F) {
 		if a%3 == 0 {
 			s.Isolation = mapping.IsolationNamespace
 		}
+		s.HostPorts = []coe.PortRange{{First: 80, Last: 80}}
 		s.Limits.KeepsELANs, s.Limits.NodesBalance = a%2 == 0, a%2 == 0
 		before, after := randomView(a), randomView(b)
 		have, want := mapped(t, before, s), mapped(t, after, s)
@@ -83,7 +84,7 @@ func shared(from, v coe.View) coe.View {
 		}
 	}
 	for _, l := range from.Leases {
-		if n, found := v.Leases.Find(l.Key()); found && stays() {
+		if n, found := v.Leases.Find(l.Key()); found && stays() && !isTaken(v.Leases, l) {
 			v.Leases[n] = l
 		}
 	}
@@ -107,6 +108,13 @@ func shared(from, v coe.View) coe.View {
 		v.Nodes = from.Nodes
 	}
 	return v
+}
+
+// isTaken reports whether another interface has an address of a lease. In a Store none has.
+func isTaken(leases coe.Leases, l *coe.Lease) bool {
+	return slices.ContainsFunc(leases, func(other *coe.Lease) bool {
+		return other.Key() != l.Key() && slices.ContainsFunc(other.Addresses, func(a coe.LeasedAddress) bool { return l.Has([]netip.Addr{a.Address}) })
+	})
 }
 
 // keep copies some of the values whose keys are in both maps.
@@ -215,6 +223,9 @@ func addRandomPod(v *coe.View, r *rand.Rand, i, address int) {
 		UID: key.PodUID, Name: fmt.Sprintf("pod-%d", r.IntN(20)*8+i), Namespace: "default",
 		HostIP: netip.AddrFrom4([4]byte{192, 168, 33, byte(n)}), NoNetwork: r.IntN(9) == 0,
 		Interfaces: []coe.PodInterface{{UID: key.InterfaceUID, NetworkType: []string{"", "VXLAN", "FLAT", "GRE", "VLAN"}[r.IntN(5)]}},
+	}
+	if r.IntN(4) == 0 {
+		p.HostPorts = []uint16{uint16(80 + r.IntN(2))}
 	}
 	v.Pods = append(v.Pods, p)
 	if r.IntN(9) == 0 {

@@ -79,7 +79,7 @@ func (s Settings) transit() string {
 
 // Map maps one namespace. The problems are sorted, without duplicates.
 func Map(v coe.View, s Settings) (netvirt.Model, []coe.Problem) {
-	b := newBuilder(v, s, &mapped{}, s.compile(v.PolicySet))
+	b := newBuilder(v, s, newMapped(), s.compile(v.PolicySet))
 	b.build()
 	return b.parts.Model(), b.problems
 }
@@ -96,11 +96,9 @@ func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder 
 	b := &builder{
 		View:     v,
 		Settings: s,
-		reuse:    newReuse(before, len(v.Leases)),
+		mapped:   before,
+		changed:  map[string]*netvirt.Part{},
 		rest:     make(netvirt.Model, 4*len(v.Services)+1),
-		blocks:   before.blocksOf(v),
-		elans:    map[netip.Addr]*elan{},
-		pods:     map[netip.Addr]*coe.Lease{},
 		accepted: map[*coe.Service][]target{},
 	}
 	if all != nil {
@@ -111,12 +109,12 @@ func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder 
 
 func (b *builder) build() {
 	if b.unknownPolicies() {
+		b.forgetAll()
 		b.waitForPolicies()
 	} else {
-		b.allPods()
+		b.follow()
 	}
-	b.dropRest()
-	if b.elanParts() {
+	if len(b.elans) > 0 {
 		b.rest.Add(b.vpnInstance())
 	}
 	b.acls()
@@ -127,7 +125,11 @@ func (b *builder) build() {
 	b.profiles()
 	b.sharedEgress()
 	b.changed[""] = netvirt.RestPart(b.rest)
-	b.parts = b.before.parts.With(b.changed)
+	b.parts = b.parts.With(b.changed)
+	b.view, b.enforced = b.View, b.policies
+	for _, problems := range b.podProblems {
+		b.problems = append(b.problems, problems...)
+	}
 	slices.SortFunc(b.problems, func(a, c coe.Problem) int {
 		return cmp.Or(cmp.Compare(a.Kind, c.Kind), cmp.Compare(a.UID, c.UID),
 			cmp.Compare(a.Reason, c.Reason), cmp.Compare(a.Message, c.Message))
@@ -135,34 +137,17 @@ func (b *builder) build() {
 	b.problems = slices.Compact(b.problems) // a service repeats a problem for each address
 }
 
-// allPods maps all pods.
-func (b *builder) allPods() {
-	b.matchELANs()
-	for _, p := range b.Pods {
-		if !b.reusePod(p) {
-			b.pod(p)
-		}
-	}
-	if b.Limits.KeepsELANs && b.VPN != nil {
-		b.keepELANs()
-	}
-}
-
 // builder collects the model of one namespace.
 type builder struct {
 	coe.View
 	Settings
-	reuse
+	*mapped
+	// changed has the parts of new and changed interfaces and elan-instances, and nil for those that are gone.
+	changed map[string]*netvirt.Part
+	// touched are the elans that have to be settled.
+	touched  []*elan
 	rest     netvirt.Model // the objects of the part ""
 	problems []coe.Problem
-	blocks   map[blockKey]*coe.Block
-	elans    map[netip.Addr]*elan // by node
-	// pods holds the mapped interfaces by address. It is empty if there are no services.
-	pods map[netip.Addr]*coe.Lease
-	// hostPods are the pods on whose host ports nodes answer.
-	hostPods []*coe.Pod
-	// segments are the interfaces that request a segment.
-	segments []placed
 	// policies is nil if the backend does not enforce ACLs.
 	policies *namespacePolicies
 	members  map[memberKey]member // the known results of policies.member
@@ -188,28 +173,6 @@ type builder struct {
 type blockKey struct {
 	elan   string
 	prefix netip.Prefix
-}
-
-// elan is the namespace's elan-instance on a node.
-type elan struct {
-	name string
-	fact *coe.ELANFact // nil until it is chosen
-	node *coe.Node     // nil if unknown
-	// first is the oldest lease, and iface its interface, which decides on the segment; nil
-	// until an interface is mapped.
-	first *coe.Lease
-	iface *coe.PodInterface
-	// kept is set if the elan-instance stays although no interface is mapped.
-	kept bool
-	// blocks are the blocks whose subnet is in the model.
-	blocks []*coe.Block
-	// isolated is set if policies isolate one of its pods.
-	isolated bool
-	// part has the objects of the elan-instance; nil if it is not in the model.
-	part *netvirt.Part
-	// current is set in an elan of an earlier mapping, if the objects of its interfaces
-	// can be reused: the elan of the current mapping.
-	current *elan
 }
 
 // Scope maps one scope of a store: a namespace or the cluster. A Mapper does the same, but

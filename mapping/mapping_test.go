@@ -2,6 +2,7 @@ package mapping_test
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,7 @@ func view() coe.View {
 func addPod(v *coe.View, uid, name, addr string) *coe.Pod {
 	p := &coe.Pod{UID: uid, Name: name, Namespace: "default", HostIP: node1, Interfaces: []coe.PodInterface{{UID: uid}}}
 	v.Pods = append(v.Pods, p)
+	slices.SortFunc(v.Pods, (*coe.Pod).Compare)
 	synth.PutLease(v, &coe.Lease{
 		PodUID: uid, InterfaceUID: uid, Seq: uint64(len(v.Leases)), Namespace: "default", Pod: name,
 		Name: "default:" + name, Primary: true, Node: node1, MAC: "0a:58:0a:0b:02:1c",

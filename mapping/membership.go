@@ -158,7 +158,7 @@ func hasPort(ports coe.ContainerPorts, port *coe.ContainerPort) bool {
 
 // sameMembership reports whether an interface that was mapped before has the same membership.
 func (b *builder) sameMembership(a *attached) bool {
-	if b.policies == b.before.policies {
+	if b.policies == b.enforced {
 		return true
 	}
 	now := b.membership(a.pod, a.lease)
@@ -179,22 +179,16 @@ func interfaceACL(a *attached) (netvirt.InterfaceACL, bool) {
 	}, true
 }
 
-// noteMember follows what the ACLs of the namespace need to be: for which families, and for which
-// nodes.
-func (b *builder) noteMember(a placed) {
-	if a.membership == nil {
-		return
-	}
-	for _, addr := range a.lease.Addresses {
-		b.families |= familyOf(addr.Address)
-	}
-	a.elan.isolated = a.elan.isolated || a.membership.isolated
-}
-
 // acls adds the namespace's ACLs with their ACEs. There are none while no interface can be a
 // member.
 func (b *builder) acls() {
-	if b.policies == nil || b.families == 0 {
+	if b.policies == nil {
+		return
+	}
+	for _, e := range b.elans {
+		b.families |= e.families
+	}
+	if b.families == 0 {
 		return
 	}
 	log := b.policyLog()

@@ -21,7 +21,7 @@ type Reach struct {
 
 // Reaches returns where clients reach the services of a namespace, in the order of the View.
 func Reaches(v coe.View, s Settings) []Reach {
-	b := newBuilder(v, s, &mapped{}, nil)
+	b := newBuilder(v, s, newMapped(), nil)
 	b.pods = addressesOf(v.Leases)
 	targets, exposed := b.acceptedTargets(), map[*coe.Service][]Exposure{}
 	for _, e := range b.allExposures(targets) {

@@ -185,7 +185,7 @@ func (c *Confirmer) take() []string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	pods := slices.Sorted(maps.Keys(c.marked))
-	clear(c.marked)
+	c.marked = map[string]bool{} // a cleared map takes as long to walk as when it was full
 	return pods
 }
 

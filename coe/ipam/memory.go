@@ -3,7 +3,6 @@ package ipam
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -141,23 +140,7 @@ func (ns *namespace) empty() bool {
 
 // look unsettles the pods that were changed, created or deleted since the last look.
 func (ns *namespace) look(pods []*coe.Pod) {
-	old, now := ns.looked, pods
-	for len(old) > 0 && len(now) > 0 {
-		if old[0] == now[0] {
-			old, now = old[1:], now[1:]
-			continue
-		}
-		order := strings.Compare(old[0].UID, now[0].UID)
-		if order <= 0 {
-			ns.unsettled[old[0].UID] = true
-			old = old[1:]
-		}
-		if order >= 0 {
-			ns.unsettled[now[0].UID] = true
-			now = now[1:]
-		}
-	}
-	for _, p := range slices.Concat(old, now) {
+	for p := range coe.Differences(ns.looked, pods, (*coe.Pod).Compare) {
 		ns.unsettled[p.UID] = true
 	}
 	ns.looked = pods

@@ -88,7 +88,7 @@ func (r *round) sweep() (swept bool) {
 			swept = true
 		}
 	}
-	clear(r.unused)
+	r.unused = map[blockKey]*elan{} // a cleared map takes as long to walk as when it was full
 	for _, b := range r.alloc.Sweep() {
 		if fact, found := r.blocks[blockKey{b.ELAN.Name, b.Prefix}]; found && !fact.Shared.IsValid() {
 			r.deleteBlock(fact)
@@ -98,7 +98,7 @@ func (r *round) sweep() (swept bool) {
 	for e := range r.idle {
 		swept = r.sweepELAN(e) || swept
 	}
-	clear(r.idle)
+	r.idle = map[*elan]bool{}
 	return swept
 }
 
