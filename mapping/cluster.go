@@ -54,8 +54,9 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 	return nodes.parts.With(map[string]*netvirt.Part{"": netvirt.RestPart(rest)}), problems
 }
 
-// mappedNodes are the nodes of a mapping of the cluster's scope.
+// mappedNodes are the nodes of the last mapping of the cluster's scope.
 type mappedNodes struct {
+	view  coe.ClusterView // zero before the first mapping
 	nodes map[netip.Addr]*mappedNode
 	parts netvirt.Parts
 }
@@ -80,40 +81,71 @@ type edges struct{ ipv4, ipv6 netip.Addr }
 
 // update maps the nodes that have changed.
 func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering) {
-	nodes, changed := make(map[netip.Addr]*mappedNode, len(v.Nodes)), map[string]*netvirt.Part{}
-	add := func(addr netip.Addr) {
-		values := nodeValues{node: v.Nodes[addr]}
-		blocks := v.Blocks[addr]
-		if s.Limits.NodeGateways && len(blocks) > 0 {
-			values.blocks = &blocks[0]
-		}
-		if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
-			values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
-		}
-		if fact := v.Numbers[addr]; fact != nil && !fact.ChassisChanged && s.Limits.NodeGateways {
-			values.chassis = fact.Chassis
-		}
-		before := m.nodes[addr]
-		if before == nil || before.nodeValues != values {
-			before = &mappedNode{values, s.nodePart(addr, values, blocks)}
-			changed[netvirt.NodePart(addr)] = before.part
-		}
-		nodes[addr] = before
-	}
-	for addr := range v.Nodes {
-		add(addr)
-	}
-	for addr := range v.Blocks {
-		if v.Nodes[addr] == nil {
-			add(addr)
-		}
-	}
-	for addr := range m.nodes {
-		if nodes[addr] == nil {
+	changed := map[string]*netvirt.Part{}
+	for addr := range m.stale(v) {
+		if v.Nodes[addr] == nil && len(v.Blocks[addr]) == 0 {
+			delete(m.nodes, addr)
 			changed[netvirt.NodePart(addr)] = nil
+			continue
+		}
+		values := s.nodeValues(addr, v, numbers)
+		if before := m.nodes[addr]; before == nil || before.nodeValues != values {
+			m.nodes[addr] = &mappedNode{values, s.nodePart(addr, values, v.Blocks[addr])}
+			changed[netvirt.NodePart(addr)] = m.nodes[addr].part
 		}
 	}
-	m.nodes, m.parts = nodes, m.parts.With(changed)
+	m.view, m.parts = v, m.parts.With(changed)
+}
+
+// stale returns the nodes that may have changed since the last mapping: those with other blocks, or all.
+func (m *mappedNodes) stale(v coe.ClusterView) map[netip.Addr]bool {
+	stale := map[netip.Addr]bool{}
+	if m.nodes == nil || !same(v.Nodes, m.view.Nodes) || !same(v.Numbers, m.view.Numbers) || v.Networks != m.view.Networks {
+		if m.nodes == nil {
+			m.nodes = map[netip.Addr]*mappedNode{}
+		}
+		for addr := range m.nodes {
+			stale[addr] = true
+		}
+		for addr := range v.Nodes {
+			stale[addr] = true
+		}
+	}
+	for addr, blocks := range v.Blocks {
+		if firstOf(blocks) != firstOf(m.view.Blocks[addr]) {
+			stale[addr] = true
+		}
+	}
+	for addr := range m.view.Blocks {
+		if len(v.Blocks[addr]) == 0 {
+			stale[addr] = true
+		}
+	}
+	return stale
+}
+
+// firstOf identifies the blocks of a node, whose slice is replaced as a whole; nil if there are none.
+func firstOf(blocks []*coe.Block) **coe.Block {
+	if len(blocks) == 0 {
+		return nil
+	}
+	return &blocks[0]
+}
+
+// nodeValues returns the values that the objects of a node are made from.
+func (s Settings) nodeValues(addr netip.Addr, v coe.ClusterView, numbers numbering) nodeValues {
+	values := nodeValues{node: v.Nodes[addr]}
+	if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
+		values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
+	}
+	if !s.Limits.NodeGateways {
+		return values
+	}
+	values.blocks = firstOf(v.Blocks[addr])
+	if fact := v.Numbers[addr]; fact != nil && !fact.ChassisChanged {
+		values.chassis = fact.Chassis
+	}
+	return values
 }
 
 // port returns the management port of a node.
