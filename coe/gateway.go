@@ -1,7 +1,6 @@
 package coe
 
 import (
-	"encoding/binary"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -83,20 +82,6 @@ func GatewayOf(gateways []*Gateway, node, a netip.Addr) *Gateway {
 
 // MaxServingGateways is the maximum number of gateways with Services: each has load balancers for all services.
 const MaxServingGateways = 16
-
-// GatewayLink returns the link of the gateway on the node with a number, four addresses of GatewayLinks or
-// GatewayLinksIPv6; ok is false if the range has none for it.
-func GatewayLink(links netip.Prefix, number uint32) (link netip.Prefix, ok bool) {
-	bits := links.Addr().BitLen() - 2
-	if number >= 1<<(bits-links.Bits()) {
-		return netip.Prefix{}, false
-	}
-	a := links.Addr().AsSlice()
-	last := a[len(a)-4:]
-	binary.BigEndian.PutUint32(last, binary.BigEndian.Uint32(last)+number<<2)
-	first, _ := netip.AddrFromSlice(a) // 4 or 16 bytes
-	return netip.PrefixFrom(first, bits), true
-}
 
 // PutGateway adds or replaces a gateway.
 func (tx *Tx) PutGateway(g *Gateway) {

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 var node1 = netip.MustParseAddr("192.168.33.12")
@@ -122,7 +123,7 @@ func TestStoreMarksHostPorts(t *testing.T) {
 	})
 	r.take()
 	networks := func(prefix string) *coe.Networks {
-		return &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix(prefix)}, HostPorts: []coe.PortRange{{First: 80, Last: 80}}}
+		return &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix(prefix)}, HostPorts: []coe.PortRange{{First: 80, Last: 80}}}
 	}
 	for i, c := range []struct {
 		change func(*coe.Tx)

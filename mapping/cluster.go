@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -218,7 +219,7 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, numbers numbering, transit st
 
 // numbering has the numbers of nodes, which decide on the addresses of their management ports.
 type numbering struct {
-	network coe.NodeNetwork
+	network nodenet.Range
 	facts   map[netip.Addr]*coe.NodeFact
 	taken   int
 	last    uint32 // the highest one

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -18,7 +20,7 @@ func TestNodesAreJoined(t *testing.T) {
 		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}, other: {HostName: "node2"}},
 		Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}, netip.MustParseAddr("192.168.33.14"): {Number: 4}},
 		Networks: &coe.Networks{
-			Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 		},
 	}
 	nodes := []netvirt.Object{netvirt.Node{Address: node1, HostName: "node1"}, netvirt.Node{Address: other, HostName: "node2"}}
@@ -49,7 +51,7 @@ func TestNodeNetworkFull(t *testing.T) {
 	v := coe.ClusterView{
 		Nodes:    map[netip.Addr]*coe.Node{at(1): {UID: "1"}, at(2): {UID: "2"}, at(3): {UID: "3"}},
 		Numbers:  map[netip.Addr]*coe.NodeFact{},
-		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}},
+		Networks: &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/29")}},
 	}
 	cluster(t, v, settings)
 	v.Numbers[at(1)] = &coe.NodeFact{Number: 1}
@@ -69,8 +71,8 @@ func TestNodesWithIPv6(t *testing.T) {
 		Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1", SecondIP: second}},
 		Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
 		Networks: &coe.Networks{
-			Nodes:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
-			NodesIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+			Nodes:     nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			NodesIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 		},
 	}
 	m := cluster(t, v, settings)
@@ -95,7 +97,7 @@ func TestNodeWithoutAnEdgeAddress(t *testing.T) {
 	v := coe.ClusterView{
 		Nodes:    map[netip.Addr]*coe.Node{node1: {UID: "1", HostName: "node1"}, other: {UID: "2", HostName: "node2"}},
 		Numbers:  map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 1}, other: {Node: other, Number: 6}},
-		Networks: &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}},
+		Networks: &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")}},
 	}
 	m, problems := mapping.Cluster(v, settings)
 	require.Len(t, problems, 1)
@@ -111,7 +113,7 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 	store := coe.NewStore(nil, coe.Kubernetes)
 	store.Update(func(tx *coe.Tx) {
 		tx.SetComplete(coe.Kubernetes)
-		tx.SetNetworks(&coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}})
+		tx.SetNetworks(&coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}})
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: node1, ExternalIP: netip.MustParseAddr("192.0.2.7")})
 		tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 3})
 		p := &coe.PolicySpec{Policy: coe.Policy{UID: "p", Name: "deny", Namespace: "shop"}}
@@ -125,7 +127,7 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 
 	store.Update(func(tx *coe.Tx) {
 		tx.SetNetworks(&coe.Networks{
-			Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NodesIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+			Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NodesIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 		})
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: node1, SecondIP: netip.MustParseAddr("2001:db8::7")})
 	})
@@ -159,7 +161,7 @@ func TestGatewaysOfNodes(t *testing.T) {
 	plain, byNode := settings, settings
 	byNode.Limits.NodeGateways = true
 	attached := byNode
-	require.NoError(t, attached.Physical.Add(coe.PhysicalNetwork{Namespace: "a", Name: "plant"}))
+	require.NoError(t, attached.Physical.Add(physical.Network{Namespace: "a", Name: "plant"}))
 	for name, c := range map[string]struct {
 		settings mapping.Settings
 		want     []netvirt.Object

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -15,7 +16,7 @@ import (
 // node is gone.
 func TestEgressIPs(t *testing.T) {
 	node, gone := netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("192.168.33.99")
-	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	network := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	all := []*coe.EgressIP{
 		{Name: "none", Number: 1},
 		{Name: "held", Number: 2, Address: netip.MustParseAddr("192.0.2.2"), Hosts: [2]netip.Addr{gone, node}, Active: 2, Owner: 2},

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -205,7 +206,7 @@ func (b *builder) nodePort(e *elan) (port netvirt.NodePort, has bool) {
 	if block := e.gatewayFor(e.at); block != nil {
 		port.Network = block.Prefix
 	}
-	six := coe.IsolatedIPv6(e.at)
+	six := nodenet.IsolatedIPv6(e.at)
 	if block := e.gatewayFor(six); six.IsValid() && block != nil {
 		port.IPv6, port.NetworkIPv6 = six, block.Prefix
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -64,7 +65,7 @@ func TestGatewayVIPs(t *testing.T) {
 	for i := range within {
 		within[i].Endpoints = "10.11.2.28:8080"
 	}
-	networks := &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, Pods: []netip.Prefix{netip.MustParsePrefix("10.11.0.0/16")}}
+	networks := &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, Pods: []netip.Prefix{netip.MustParsePrefix("10.11.0.0/16")}}
 	vips, problems = mapped(view(func(v *coe.View, _ *coe.Service) { v.Networks = networks }), s)
 	require.Len(t, problems, 1)
 	require.Equal(t, coe.NotEnforced, problems[0].Reason)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -44,9 +45,9 @@ func gatewayLinks(network netvirt.NodeNetwork, gateways []*coe.Gateway) netvirt.
 	if !slices.ContainsFunc(gateways, func(g *coe.Gateway) bool { return g.Services }) {
 		return ""
 	}
-	all := []netip.Prefix{coe.GatewayLinks}
+	all := []netip.Prefix{nodenet.GatewayLinks}
 	if network.PrefixIPv6.IsValid() {
-		all = append(all, coe.GatewayLinksIPv6)
+		all = append(all, nodenet.GatewayLinksIPv6)
 	}
 	return netvirt.NewPrefixList(all...)
 }
@@ -137,13 +138,13 @@ func (s Settings) gateway(m netvirt.Model, v coe.ClusterView, nodes *mappedNodes
 		m.Add(o)
 		return append(problems, *problem)
 	}
-	inside := slices.Concat(led(v.Networks.Pods), led(v.Networks.Services), []netip.Prefix{network.Prefix, coe.GatewayLinks})
+	inside := slices.Concat(led(v.Networks.Pods), led(v.Networks.Services), []netip.Prefix{network.Prefix, nodenet.GatewayLinks})
 	o.Chassis, o.Address, o.NextHop = g.Chassis, g.Address, g.NextHop
-	o.Link, _ = coe.GatewayLink(coe.GatewayLinks, number)
+	o.Link, _ = nodenet.GatewayLink(nodenet.GatewayLinks, number)
 	if g.IPv6.Address.IsValid() && network.PrefixIPv6.IsValid() {
-		inside = append(inside, network.PrefixIPv6, coe.GatewayLinksIPv6)
+		inside = append(inside, network.PrefixIPv6, nodenet.GatewayLinksIPv6)
 		o.IPv6 = netvirt.GatewayFamily{Address: g.IPv6.Address, NextHop: g.IPv6.NextHop}
-		o.IPv6.Link, _ = coe.GatewayLink(coe.GatewayLinksIPv6, number)
+		o.IPv6.Link, _ = nodenet.GatewayLink(nodenet.GatewayLinksIPv6, number)
 	}
 	o.Inside = netvirt.NewPrefixList(inside...)
 	if o.Services = g.Services; g.Services {
@@ -182,9 +183,9 @@ func gatewayNumber(v coe.ClusterView, nodes *mappedNodes, g *coe.Gateway) (uint3
 			"the bridge knows no node with address %s and a management port, so pods that are pinned to the gateway reach nothing outside: correct the address, start the agent of the node, or delete the gateway", g.Node)}
 	}
 	number := v.Numbers[g.Node].Number
-	if _, ok := coe.GatewayLink(coe.GatewayLinks, number); !ok { // nor of IPv6: both ranges have as many
+	if _, ok := nodenet.GatewayLink(nodenet.GatewayLinks, number); !ok { // nor of IPv6: both ranges have as many
 		return 0, &coe.Problem{Reason: coe.IDsExhausted, Message: fmt.Sprintf(
-			"the number of the node is %d, and %s has no link for it: use a node that joined earlier", number, coe.GatewayLinks)}
+			"the number of the node is %d, and %s has no link for it: use a node that joined earlier", number, nodenet.GatewayLinks)}
 	}
 	return number, nil
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -30,7 +31,7 @@ func TestGateways(t *testing.T) {
 			Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}, other: {HostName: "node2"}},
 			Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
 			Networks: &coe.Networks{
-				Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+				Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 				Pods:  prefixes("10.42.0.0/16", "fd00:42::/48"), Services: prefixes("10.96.0.0/12"),
 			},
 			Gateways: []*coe.Gateway{g},
@@ -65,13 +66,13 @@ func TestGateways(t *testing.T) {
 	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), ports)
 	require.Equal(t, "32768-65535", m[whole.Key()].(netvirt.Gateway).SourcePorts, "no node ports")
 	for number := range uint32(1 << 12) {
-		link, ok := coe.GatewayLink(coe.GatewayLinks, number)
-		require.True(t, ok && !link.Overlaps(coe.EgressWays))
-		link, ok = coe.GatewayLink(coe.GatewayLinksIPv6, number)
-		require.True(t, ok && coe.GatewayLinksIPv6.Contains(link.Addr()) && !link.Overlaps(coe.NodesIsolatedIPv6))
+		link, ok := nodenet.GatewayLink(nodenet.GatewayLinks, number)
+		require.True(t, ok && !link.Overlaps(nodenet.EgressWays))
+		link, ok = nodenet.GatewayLink(nodenet.GatewayLinksIPv6, number)
+		require.True(t, ok && nodenet.GatewayLinksIPv6.Contains(link.Addr()) && !link.Overlaps(nodenet.NodesIsolatedIPv6))
 	}
 	for number := range uint16(netvirt.MaxEgressIPs + 1) {
-		require.False(t, netvirt.EgressLink(number).Overlaps(coe.GatewayLinks), "both are ports of one router")
+		require.False(t, netvirt.EgressLink(number).Overlaps(nodenet.GatewayLinks), "both are ports of one router")
 	}
 
 	for says, one := range map[string]struct {
@@ -154,7 +155,7 @@ func testGatewaysIPv6(t *testing.T, four netvirt.Gateway, view func(func(*coe.Cl
 	dual := func(change func(*coe.ClusterView, *coe.Gateway)) coe.ClusterView {
 		return view(func(v *coe.ClusterView, g *coe.Gateway) {
 			g.IPv6, g.Pinned, g.Services = outside, append(g.Pinned, netip.MustParsePrefix("fd00:42:0:1::/64")), true
-			v.Networks.NodesIPv6 = coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+			v.Networks.NodesIPv6 = nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}
 			v.Networks.Services = append(v.Networks.Services, netip.MustParsePrefix("fd00:10::/112"))
 			change(v, g)
 		})
@@ -193,7 +194,7 @@ func testGatewaysIPv6(t *testing.T, four netvirt.Gateway, view func(func(*coe.Cl
 		reason coe.Reason
 		change func(*coe.ClusterView, *coe.Gateway)
 	}{
-		"pods do not leave by IPv6": {coe.NotEnforced, func(v *coe.ClusterView, _ *coe.Gateway) { v.Networks.NodesIPv6 = coe.NodeNetwork{} }},
+		"pods do not leave by IPv6": {coe.NotEnforced, func(v *coe.ClusterView, _ *coe.Gateway) { v.Networks.NodesIPv6 = nodenet.Range{} }},
 		"2001:db8:74::138 is also the address of node node2": {coe.AddressTaken, func(v *coe.ClusterView, _ *coe.Gateway) {
 			v.Nodes[netip.MustParseAddr("192.168.33.13")].SecondIP = outside.Address.Addr()
 		}},

@@ -92,7 +92,9 @@ func (b *builder) segment(a *attached) {
 	i, first := a.iface, a.elan.iface
 	kind := i.Type()
 	if p := b.physical(); p != nil {
-		b.segmentOfPhysical(a, p)
+		if why := p.OtherSegment(i); why != "" {
+			b.unenforced("pod", a.pod.UID, a.pod.Name, why)
+		}
 		return
 	}
 	switch {

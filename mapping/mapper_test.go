@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -21,7 +23,7 @@ func TestMapperOfCluster(t *testing.T) {
 		r := rand.New(rand.NewPCG(1, 2))
 		s := settings
 		s.Limits.NodeGateways = gateways
-		require.NoError(t, s.Physical.Add(coe.PhysicalNetwork{Namespace: "plant", Name: "cable"}))
+		require.NoError(t, s.Physical.Add(physical.Network{Namespace: "plant", Name: "cable"}))
 		store := coe.NewStore(nil, coe.Kubernetes)
 		m := mapping.NewMapper(store, s)
 		nodes := func() (int, netip.Addr) { n := r.IntN(6); return n, synth.NodeAddress(n) }
@@ -52,9 +54,9 @@ func TestMapperOfCluster(t *testing.T) {
 				case 6:
 					tx.DeleteBlock("shop", b.ELAN, b.Prefix)
 				case 7:
-					networks := &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 96, byte(r.IntN(2)), 0}), 28)}}
+					networks := &coe.Networks{Nodes: nodenet.Range{Prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{100, 96, byte(r.IntN(2)), 0}), 28)}}
 					if r.IntN(2) == 0 {
-						networks.NodesIPv6 = coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd96::/120")}
+						networks.NodesIPv6 = nodenet.Range{Prefix: netip.MustParsePrefix("fd96::/120")}
 					}
 					tx.SetNetworks(networks)
 				}

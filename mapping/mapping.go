@@ -11,6 +11,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -42,7 +43,7 @@ type Settings struct {
 	// NodesIPv6 is set if nodes with an internal IPv4 address have an IPv6 address in the network of the pods.
 	NodesIPv6 bool
 	// Physical are the physical networks of namespaces.
-	Physical coe.PhysicalNetworks
+	Physical physical.Networks
 	// External are the ranges of external addresses of services. Pods reach those that the backend does not
 	// balance by their own nodes.
 	External netvirt.PrefixList

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -395,7 +396,7 @@ func TestNotEnforced(t *testing.T) {
 	hosting.HostPorts = []coe.PortRange{{First: 80, Last: 80}, {First: 8000, Last: 8100}}
 	require.Equal(t, []string{"n"}, reasons(hosting))
 
-	v.Networks = &coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}} // for one node
+	v.Networks = &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/29")}} // for one node
 	v.Nodes = map[netip.Addr]*coe.Node{first.HostIP: {HostName: "node1"}}
 	require.Equal(t, []string{"n"}, reasons(hosting), "the number of the node is being chosen")
 	v.Numbers = map[netip.Addr]*coe.NodeFact{netip.MustParseAddr("192.168.33.99"): {Number: 1}}

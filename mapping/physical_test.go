@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -48,7 +49,7 @@ func TestPhysicalNetwork(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := coe.ParsePhysicalNetwork(c.physical)
+			p, err := physical.Parse(c.physical)
 			require.NoError(t, err)
 			s := settings
 			s.Limits.NoPhysicalNetworks = c.unable

@@ -9,6 +9,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -399,7 +400,7 @@ func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView, nodes *mappedN
 	}
 	for addr, n := range v.Nodes {
 		addresses := nodes.addresses(addr, n)
-		if six := coe.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
+		if six := nodenet.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
 			addresses = append(addresses, six)
 		}
 		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(single(addresses...)...)})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -78,7 +79,7 @@ var policyNamespaces = []string{"shop", "bank", "ops"}
 const policyNodes = 3
 
 // nodeNetwork has the addresses of management ports.
-var nodeNetwork = coe.NodeNetwork{Prefix: netip.MustParsePrefix("10.0.0.64/26")}
+var nodeNetwork = nodenet.Range{Prefix: netip.MustParsePrefix("10.0.0.64/26")}
 
 // address4 and address6 are addresses of nodes (from 0), pods (from 8) and others (from 24).
 func address4(n int) netip.Addr { return netip.AddrFrom4([4]byte{10, 0, 0, byte(n)}) }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -42,7 +43,7 @@ func (h *slowHosts) InForce(context.Context, int) (bool, bool, error) {
 func TestNoEgress(t *testing.T) {
 	with := func(i mapping.Isolation, label string, kinds ...netvirt.Kind) string {
 		b := &Bridge{cfg: Config{Mapping: mapping.Settings{Isolation: i}, Kubernetes: KubernetesConfig{EgressLabel: label}}}
-		b.cfg.Nodes.Network = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+		b.cfg.Nodes.Network = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 		return b.noEgress(netvirt.NewKindSet(kinds...))
 	}
 	all := netvirt.Kinds()

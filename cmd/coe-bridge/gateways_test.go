@@ -9,14 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 // TestGetGateways: the list of gateways says for each node by which address its pods leave, and whether the gateway works.
 func TestGetGateways(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
-		cfg.Nodes = ranges.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}}
+		cfg.Nodes = ranges.NodesConfig{Network: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NetworkIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}}
 	})
 	out, err := run(t, "", "get", "gateways")
 	require.NoError(t, err)

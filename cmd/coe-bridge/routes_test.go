@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
@@ -18,8 +18,8 @@ import (
 func TestRoutes(t *testing.T) {
 	b := bridgeFor(t, func(cfg *bridge.Config) {
 		cfg.Nodes = ranges.NodesConfig{
-			Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
-			NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+			Network:     nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			NetworkIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 		}
 	})
 	out, err := run(t, "", "routes")

@@ -19,7 +19,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 // gatewaySide is what a test of a gateway of host1 needs of one family.
@@ -36,16 +36,16 @@ type gatewaySide struct {
 func (w *exposeWorld) gatewaySides(host string, north network) (all []gatewaySide) {
 	w.t.Helper()
 	address, _ := w.management(host)
-	number := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
+	number := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
 	for _, s := range w.sides() {
 		g := gatewaySide{side: s, client: north.at(ofNextHop), gateway: north.at(ofGateway), network: north.at(0) + "/24", spoofed: []string{w.address(host), "169.254.169.5"}, inside: []string{"10.42.0.0/16", "10.96.0.0/16"}}
-		links := coe.GatewayLinks
+		links := nodenet.GatewayLinks
 		if s.name == "IPv6" {
-			g.client, g.gateway, g.network, links = north.at6(ofNextHop), north.at6(ofGateway), north.at6(0)+"/64", coe.GatewayLinksIPv6
-			g.spoofed = []string{coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String(), "fd69::5"}
+			g.client, g.gateway, g.network, links = north.at6(ofNextHop), north.at6(ofGateway), north.at6(0)+"/64", nodenet.GatewayLinksIPv6
+			g.spoofed = []string{nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String(), "fd69::5"}
 			g.inside = []string{"fd42::/64", "fd97::/112"}
 		}
-		link, ok := coe.GatewayLink(links, number)
+		link, ok := nodenet.GatewayLink(links, number)
 		require.True(w.t, ok)
 		g.link = link.Addr().Next().Next().String()
 		all = append(all, g)

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 	networkingv1 "k8s.io/api/networking/v1"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 // mapping requests host ports.
@@ -51,8 +51,8 @@ func TestHostPorts(t *testing.T) {
 	require.Equal(t, "front "+outsider, got)
 
 	six := w.sides()[1]
-	near6, number := six.address("host1"), coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(management)
-	management6 := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String()
+	near6, number := six.address("host1"), nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(management)
+	management6 := nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}.Address(number).String()
 	everywhere := func() {
 		w.t.Helper()
 		w.answered("central", near6, hosted, "front "+router6)

@@ -25,7 +25,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -232,7 +232,7 @@ func (w *exposeWorld) refused(from, node string, port int) {
 func (w *world) edge(host string) string {
 	w.t.Helper()
 	address, _ := w.management(host)
-	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	network := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	number := network.Number(address)
 	return network.EdgeAddress(number, number).String()
 }
@@ -267,10 +267,10 @@ func (w *exposeWorld) sides() []side {
 		"IPv6", w.address6, map[string]string{}, map[string]string{}, router6, w.address6("host1"), map[string]string{}, "2001:db8:51::10", "2001:db8:51::11", "2001:db8:51::12", "2001:db8:51::/64",
 		func(host string) string { return w.six[w.pods[host]] }, "2001:db8:77::/64", outside6,
 	}
-	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+	network := nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}
 	for _, host := range []string{"host1", "host2"} {
 		address, as := w.management(host)
-		number := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
+		number := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}.Number(address)
 		four.services[host], four.edges[host], four.selves[host] = as.String(), w.edge(host), w.address(host)
 		six.services[host], six.edges[host] = network.ServiceAddress(number).String(), network.EdgeAddress(number, number).String()
 		six.selves[host] = six.services[host]

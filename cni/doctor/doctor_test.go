@@ -35,7 +35,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -64,7 +64,7 @@ type node struct {
 func newNode(t *testing.T) *node {
 	n := &node{t: t, lab: ovnhost.ForTest(t, "n1"), dir: t.TempDir(), quiet: slog.New(slog.DiscardHandler)}
 	n.host, n.bridge = n.lab.Host("n1"), bridgetest.Start(t, func(cfg *bridge.Config) {
-		cfg.Nodes = ranges.NodesConfig{Network: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}}
+		cfg.Nodes = ranges.NodesConfig{Network: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}}
 	})
 	var err error
 	n.ns, err = netns.GetFromName(n.lab.Namespace("n1"))

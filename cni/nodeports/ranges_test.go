@@ -5,11 +5,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 // The bridge and the agent agree on the addresses of gateways.
 func TestRangesOfGateways(t *testing.T) {
-	require.Equal(t, coe.GatewayLinks, ipv4.gateways)
-	require.Equal(t, coe.GatewayLinksIPv6, ipv6.gateways)
+	require.Equal(t, nodenet.GatewayLinks, ipv4.gateways)
+	require.Equal(t, nodenet.GatewayLinksIPv6, ipv6.gateways)
 }

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
 
@@ -64,7 +65,7 @@ type Config struct {
 	// MTU is the MTU in the record of every interface; 0 leaves it out.
 	MTU uint16
 	// Physical are the physical networks of namespaces, whose machines are directly connected to the interfaces.
-	Physical coe.PhysicalNetworks
+	Physical physical.Networks
 	// Lost is Lost of stream.Config.
 	Lost func(node string, revision int64)
 	Log  *slog.Logger

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 )
@@ -169,7 +170,7 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 	if n.Isolated {
 		return place{
 			Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
-			Address: f.Node, IPv6: placeIPv6{Address: coe.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
+			Address: f.Node, IPv6: placeIPv6{Address: nodenet.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
 		}, true
 	}
 	var ipv6 placeIPv6

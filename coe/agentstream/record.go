@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -41,7 +42,7 @@ type route struct {
 }
 
 // recordOf returns the record of a lease in a namespace with a physical network; nil if it has none.
-func recordOf(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) record {
+func recordOf(l *coe.Lease, mtu uint16, attached *physical.Network) record {
 	r := record{
 		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID,
 		Namespace: l.Namespace, Pod: l.Pod,
@@ -54,10 +55,10 @@ func recordOf(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) record {
 		if !prefix.Contains(a.Gateway) {
 			r.Routes = append(r.Routes, route{Destination: netip.PrefixFrom(a.Gateway, a.Gateway.BitLen())})
 		}
-		if physical != nil {
-			subnet := physical.Subnet(a.Address)
+		if attached != nil {
+			subnet := attached.Subnet(a.Address)
 			if subnet.IsValid() {
-				r.Physical = physical.Name
+				r.Physical = attached.Name
 			}
 			if subnet.IsValid() && subnet != prefix {
 				r.Routes = append(r.Routes, route{Destination: subnet})
@@ -91,8 +92,8 @@ func everywhere(a netip.Addr) netip.Prefix {
 const operation = `{"operation":"put",`
 
 // encode returns the start of the interface-changed for a lease. confirm appends the rest.
-func encode(l *coe.Lease, mtu uint16, physical *coe.PhysicalNetwork) ([]byte, error) {
-	object, err := json.Marshal(recordOf(l, mtu, physical))
+func encode(l *coe.Lease, mtu uint16, attached *physical.Network) ([]byte, error) {
+	object, err := json.Marshal(recordOf(l, mtu, attached))
 	if err != nil {
 		return nil, fmt.Errorf("write the record: %w", err)
 	}

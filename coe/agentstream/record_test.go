@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -74,9 +75,9 @@ func TestRecords(t *testing.T) {
 		}(), want: `"primary":false,"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var all coe.PhysicalNetworks
+			var all physical.Networks
 			if c.physical != "" {
-				p, err := coe.ParsePhysicalNetwork(c.physical)
+				p, err := physical.Parse(c.physical)
 				require.NoError(t, err)
 				require.NoError(t, all.Add(p))
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 // damages are the ways in which a record of a journal, and the record after it, can be damaged.
@@ -75,7 +76,7 @@ func TestAnyOneRecordIsDamaged(t *testing.T) {
 // damageable returns a world with a backend and a record of every kind.
 func damageable(t *testing.T) (w *world, pods []*coe.Pod) {
 	w, pods = withBackend(t)
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	w.setPools(append(w.pools, pool("services", "10.96.0.0/24", "", "", ""))...)
 	w.restart()
 	w.put(pods...)

@@ -6,13 +6,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 // A standby replica gets the choices for nodes from changes and from snapshots.
 func TestFactsOfNodes(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	w.restart()
 	w.complete()
 	o := newFollower(w)

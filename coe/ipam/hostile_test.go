@@ -12,11 +12,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var hostileNodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+var hostileNodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 
 // FuzzHostile creates states of a cluster as an attacker would: all objects of all kinds request
 // the same few names and addresses. The objects change their requests, and the bridge restarts.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -52,7 +53,7 @@ func prefixes(texts ...string) (all []netip.Prefix) {
 // TestNodesHaveNumbers: a node keeps its number until it is deleted, also after a restart.
 func TestNodesHaveNumbers(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // for four nodes
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")} // for four nodes
 	w.restart()
 	w.complete()
 	w.putNodes("192.168.33.12", "192.168.33.13", "fd00::1")
@@ -74,7 +75,7 @@ func TestNodesHaveNumbers(t *testing.T) {
 	w.syncNodes()
 	require.Equal(t, uint32(2), w.numbers()["192.168.33.17"], "the first free number")
 
-	w.nodes = coe.NodeNetwork{}
+	w.nodes = nodenet.Range{}
 	w.restart()
 	w.complete()
 	w.syncNodes()
@@ -87,7 +88,7 @@ func TestNodesHaveNumbers(t *testing.T) {
 // more than fit now. No further node gets such a number.
 func TestNumbersOfTwoAddresses(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
 	w.journal.records["node/192.168.33.12"] = []byte(`{"node":"192.168.33.12","number":6}`)
 	w.journal.records["node/192.168.33.13"] = []byte(`{"node":"192.168.33.13","number":7}`) // of a larger network
 	w.restart()
@@ -106,7 +107,7 @@ func TestNetworks(t *testing.T) {
 	low := dhcppool.Pool{Network: "default", Subnet: netip.MustParsePrefix("10.42.0.0/24")}
 	high := dhcppool.Pool{Network: "web", Subnet: netip.MustParsePrefix("10.42.1.0/24")}
 	w := newWorld(t, low, high, services)
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	w.noMasquerade = prefixes("192.0.2.128/25", "192.0.2.0/25")
 	w.restart()
 	w.syncNodes()
@@ -133,7 +134,7 @@ func TestNetworks(t *testing.T) {
 // Nodes route the ranges of ServiceCIDRs and of the settings. No range ends before all ServiceCIDRs are known.
 func TestNetworksOfServiceCIDRs(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	w.restart()
 	w.complete()
 	set := func(whole bool, ranges ...string) []netip.Prefix {
@@ -152,7 +153,7 @@ func TestNetworksOfServiceCIDRs(t *testing.T) {
 
 func TestNumbersAfterALostJournal(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
 	port := func(node, address string) ipam.NodeInUse {
 		return ipam.NodeInUse{Node: addr(node), Address: addr(address)}
 	}
@@ -188,11 +189,11 @@ func TestNumbersAfterALostJournal(t *testing.T) {
 // namespaces were not isolated before.
 func TestNetworksOfIsolatedNamespaces(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.nodes = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
+	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
 	w.restart()
 	w.complete()
 	w.putNodes("192.168.33.12")
-	w.nodes, w.isolated, w.nodePorts = coe.NodeNetwork{}, true, true
+	w.nodes, w.isolated, w.nodePorts = nodenet.Range{}, true, true
 	for range 3 {
 		w.restart()
 		w.complete()

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -101,7 +102,7 @@ func TestBlocksOfPhysicalNetwork(t *testing.T) {
 	w.put(old, other)
 	w.sync()
 	require.Equal(t, "10.50.0.66", w.address(old))
-	network, err := coe.ParsePhysicalNetwork("plant=cable,subnet=10.50.0.0/24")
+	network, err := physical.Parse("plant=cable,subnet=10.50.0.0/24")
 	require.NoError(t, err)
 	require.NoError(t, w.physical.Add(network))
 	w.change(true, old, other)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 func onNodes(protocol string, port uint16) func(*coe.Service) {
@@ -20,7 +21,7 @@ func onNodes(protocol string, port uint16) func(*coe.Service) {
 func newNodePortWorld(t *testing.T) *world {
 	w := &world{
 		TB: t, journal: newJournal(), vips: newJournal(), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes},
-		nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+		nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 	}
 	w.restart()
 	w.complete()

@@ -14,6 +14,8 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -30,7 +32,7 @@ type world struct {
 	isolated bool
 	// nodeBlocks: nodes have the blocks.
 	nodeBlocks bool
-	physical   coe.PhysicalNetworks
+	physical   physical.Networks
 	now        time.Time
 	skew       time.Duration // the sum of all settings of the clock
 	// marked are the changed and the affected namespaces, which wait for a Sync.
@@ -40,7 +42,7 @@ type world struct {
 	// origins are the origins of the store; default: only RESTCONF.
 	origins []coe.Origin
 	// nodes is the network of management ports; zero for none.
-	nodes        coe.NodeNetwork
+	nodes        nodenet.Range
 	noMasquerade []netip.Prefix
 	// nodePorts: nodes have a port in each of their elan-instances.
 	nodePorts bool

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -13,7 +15,7 @@ import (
 type NodesConfig struct {
 	// Network has the IPv4 addresses of nodes' management ports; its zero value leaves nodes
 	// without one. NetworkIPv6 has their IPv6 addresses, at least as many; its zero value leaves them without.
-	Network, NetworkIPv6 coe.NodeNetwork
+	Network, NetworkIPv6 nodenet.Range
 	// Ports is set if nodes have a port in each of their elan-instances instead.
 	Ports bool
 	// Balance is set if nodes lead pods to services, because the backend does not; see coe.Networks.
@@ -35,7 +37,7 @@ type NodesConfig struct {
 	// Reserved are ranges that the network uses for its own links.
 	Reserved []netip.Prefix
 	// Physical are the physical networks of namespaces.
-	Physical coe.PhysicalNetworks
+	Physical physical.Networks
 }
 
 // Joined reports whether nodes are joined with the network.
@@ -69,16 +71,16 @@ func (c NodesConfig) ServedHostPorts() []coe.PortRange {
 func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	joins, balances := kinds.Has(netvirt.KindManagementPort), kinds.Has(netvirt.KindServiceVIP)
 	if joins && balances {
-		c.Reserved = coe.LinkRanges()
+		c.Reserved = nodenet.LinkRanges()
 	}
 	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
-		c.Reserved = append(c.Reserved, coe.NodesIsolatedIPv6)
+		c.Reserved = append(c.Reserved, nodenet.NodesIsolatedIPv6)
 	}
 	if c.Balance = joins && !isolated && !balances; c.Balance {
-		c.NetworkIPv6 = coe.NodeNetwork{} // nodes lead to services of IPv4 only
+		c.NetworkIPv6 = nodenet.Range{} // nodes lead to services of IPv4 only
 	}
 	if isolated || !joins {
-		c.Network, c.NetworkIPv6, c.NoMasquerade = coe.NodeNetwork{}, coe.NodeNetwork{}, nil
+		c.Network, c.NetworkIPv6, c.NoMasquerade = nodenet.Range{}, nodenet.Range{}, nil
 	}
 	return c
 }
@@ -93,7 +95,7 @@ func (c NodesConfig) Closed() NodesConfig {
 // Ranges lists the ranges from which no pod may have addresses, and that no pool of pods
 // may overlap. The subnets of a physical network are for the pods of its namespace alone.
 func (c NodesConfig) Ranges() (all List) {
-	for _, n := range []coe.NodeNetwork{c.Network, c.NetworkIPv6} {
+	for _, n := range []nodenet.Range{c.Network, c.NetworkIPv6} {
 		if n.IsValid() {
 			all = append(all, Range{Prefix: n.Prefix, Use: "the node network (--node-network)"})
 		}

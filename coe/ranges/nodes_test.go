@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -14,8 +15,8 @@ import (
 // TestNodesOfBackends: nodes lead to services if the backend has none, and only without isolation.
 func TestNodesOfBackends(t *testing.T) {
 	cfg := ranges.NodesConfig{
-		Network:     coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
-		NetworkIPv6: coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")},
+		Network:     nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+		NetworkIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 	}
 	nodes := []netvirt.Kind{netvirt.KindManagementPort, netvirt.KindNodePort}
 	without, with := netvirt.NewKindSet(nodes...), netvirt.NewKindSet(append(nodes, netvirt.KindServiceVIP)...)
@@ -30,7 +31,7 @@ func TestNodesOfBackends(t *testing.T) {
 
 // TestServedPorts: nodes serve ports if they have a management port and the operator gives a range.
 func TestServedPorts(t *testing.T) {
-	network := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	network := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	ports := coe.PortRange{First: 30000, Last: 32767}
 	require.Equal(t, ports, ranges.NodesConfig{Network: network, NodePorts: ports}.ServedPorts())
 	require.Zero(t, ranges.NodesConfig{Network: network}.ServedPorts())

@@ -25,10 +25,12 @@ var rules = map[string]rule{
 	"mapping/netvirt":             {nil, nil, "the types of the model; a leaf"},
 	"mapping/netvirt/netvirtjson": {[]string{"mapping/netvirt"}, nil, "encodes the model, nothing else"},
 	"dhcppool":                    {nil, []string{"go4.org/netipx"}, "a leaf"},
-	"coe":                         {nil, nil, "entities know no protocol"},
+	"coe/nodenet":                 {nil, nil, "computes addresses; a leaf"},
+	"coe":                         {[]string{"coe/nodenet"}, nil, "entities know no protocol"},
+	"coe/physical":                {[]string{"coe"}, nil, "settings and what pods lack; keeps nothing"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
-	"coe/ranges":                  {[]string{"coe", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
+	"coe/ranges":                  {[]string{"coe", "coe/nodenet", "coe/physical", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
 	"coe/ipam":                    {[]string{"coe", "coe/ranges", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
@@ -50,7 +52,7 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":                   {[]string{"coe", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
+	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
 	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
 	"mapping/policy/policytest": {nil, []string{"k8s.io/api", "k8s.io/apimachinery"}, "random policies for tests; judges nothing"},
 	"mapping/reconcile": {
@@ -196,7 +198,7 @@ var rules = map[string]rule{
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/egress":     {[]string{"coe", "mapping/netvirt"}, []string{"github.com/prometheus/client_golang"}, "decides where egress addresses are; its journal, the nodes and the network are interfaces"},
 	"coe/agentstream": {
-		[]string{"coe", "coe/egress", "mapping/netvirt", "restconf/stream"}, nil,
+		[]string{"coe", "coe/egress", "coe/nodenet", "coe/physical", "mapping/netvirt", "restconf/stream"}, nil,
 		"turns leases into records for agents; knows neither where records are stored nor how streams are served",
 	},
 	"restconf": {
@@ -225,7 +227,7 @@ var rules = map[string]rule{
 		"the root command; knows only its commands",
 	},
 	"cmd/coe-bridge/flags": {
-		[]string{"cmd/bridge", "coe", "coe/ranges", "dhcppool", "files", "mapping", "mapping/backend/odl", "mapping/backend/ovn", "restconf/client"},
+		[]string{"cmd/bridge", "coe", "coe/nodenet", "coe/physical", "coe/ranges", "dhcppool", "files", "mapping", "mapping/backend/odl", "mapping/backend/ovn", "restconf/client"},
 		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag", "sigs.k8s.io/yaml"},
 		"turns flags into settings; runs nothing",
 	},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
@@ -113,11 +114,11 @@ func (f *Nodes) prefixes() ([]netip.Prefix, error) {
 	if len(all) > 2 || !all[0].Addr().Is4() || len(all) == 2 && !all[1].Addr().Is6() {
 		return nil, fmt.Errorf("--node-network %s: want an IPv4 prefix, and an IPv6 prefix after it if nodes connect by IPv6 too", f.network)
 	}
-	numbers := coe.NodeNetwork{Prefix: all[0]}.Numbers()
+	numbers := nodenet.Range{Prefix: all[0]}.Numbers()
 	if numbers == 0 {
 		return nil, fmt.Errorf("--node-network %s: want IPv4 addresses for one node at least: a prefix of 29 bits or fewer", all[0])
 	}
-	if len(all) == 2 && (coe.NodeNetwork{Prefix: all[1]}).Numbers() < numbers {
+	if len(all) == 2 && (nodenet.Range{Prefix: all[1]}).Numbers() < numbers {
 		return nil, fmt.Errorf("--node-network %s: it has fewer addresses than %s: want a prefix of %d bits or fewer", all[1], all[0], 96+all[0].Bits())
 	}
 	return all, nil
@@ -135,16 +136,16 @@ func (f *Nodes) setNetwork(cfg *ranges.NodesConfig, pools []dhcppool.Pool) error
 	if err != nil {
 		return err
 	}
-	cfg.Network = coe.NodeNetwork{Prefix: all[0]}
+	cfg.Network = nodenet.Range{Prefix: all[0]}
 	if len(all) == 2 {
-		cfg.NetworkIPv6 = coe.NodeNetwork{Prefix: all[1]}
+		cfg.NetworkIPv6 = nodenet.Range{Prefix: all[1]}
 	}
 	for _, p := range cfg.NoMasquerade {
 		if p.Addr().Is6() && len(all) == 1 {
 			return fmt.Errorf("--no-masquerade %s: pods leave the cluster by IPv6 only if --node-network has an IPv6 prefix too", p)
 		}
 	}
-	taken := slices.Concat(coe.OwnRanges(), cfg.Pods, cfg.Services)
+	taken := slices.Concat(nodenet.OwnRanges(), cfg.Pods, cfg.Services)
 	for _, p := range pools {
 		taken = append(taken, p.Subnet)
 	}

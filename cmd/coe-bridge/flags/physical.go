@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
@@ -12,7 +12,7 @@ import (
 
 // SetPhysical adds physical networks to the settings of nodes. It returns an error if a subnet of one has another use: a pool of
 // another namespace, or a range of nodes or services.
-func SetPhysical(nodes *ranges.NodesConfig, all coe.PhysicalNetworks, pools []dhcppool.Pool) error {
+func SetPhysical(nodes *ranges.NodesConfig, all physical.Networks, pools []dhcppool.Pool) error {
 	for _, p := range all {
 		for _, subnet := range p.Subnets {
 			for _, r := range nodes.Ranges() {
@@ -23,9 +23,9 @@ func SetPhysical(nodes *ranges.NodesConfig, all coe.PhysicalNetworks, pools []dh
 		}
 	}
 	nodes.Physical = all
-	physical := slices.DeleteFunc(nodes.Ranges(), func(r ranges.Range) bool { return r.Namespace == "" })
+	taken := slices.DeleteFunc(nodes.Ranges(), func(r ranges.Range) bool { return r.Namespace == "" })
 	for _, pool := range pools {
-		if err := physical.Refuse(pool); err != nil {
+		if err := taken.Refuse(pool); err != nil {
 			return fmt.Errorf("--pool: %w, whose pods are elsewhere: choose another pool, or another subnet", err)
 		}
 	}
@@ -33,7 +33,7 @@ func SetPhysical(nodes *ranges.NodesConfig, all coe.PhysicalNetworks, pools []dh
 }
 
 // AttachPhysical returns an error if pods of the named backends would not reach the machines of physical networks.
-func (f *Backends) AttachPhysical(names []string, i mapping.Isolation, all coe.PhysicalNetworks) error {
+func (f *Backends) AttachPhysical(names []string, i mapping.Isolation, all physical.Networks) error {
 	switch {
 	case len(all) == 0:
 	case slices.Contains(names, "odl"):

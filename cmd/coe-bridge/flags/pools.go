@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 )
@@ -61,7 +61,7 @@ func (f *Mapping) Settings() (mapping.Settings, error) {
 		return s, fmt.Errorf("--isolation %q: want none or namespace", f.isolation)
 	}
 	for _, text := range f.physical {
-		p, err := coe.ParsePhysicalNetwork(text)
+		p, err := physical.Parse(text)
 		if err == nil {
 			err = s.Physical.Add(p)
 		}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
@@ -176,7 +176,7 @@ func (c cluster) plan(t testing.TB, layout ovn.Layout) *plan.Plan {
 		cfg.Pools = append(cfg.Pools, dhcppool.Pool{Network: dhcppool.DefaultNetwork, Subnet: netip.MustParsePrefix("fd00:10::/64")})
 	}
 	if c.management {
-		cfg.Nodes.Network = coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+		cfg.Nodes.Network = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	}
 	planned, err := plan.Compute(t.Context(), []plan.Document{{Name: "cluster", Text: []byte(c.manifests())}}, cfg)
 	require.NoError(t, err)

@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -52,7 +53,7 @@ func newTenants(t *testing.T) *tenants {
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
 		cfg.Pools = []dhcppool.Pool{{Network: "default", Subnet: netip.MustParsePrefix("10.32.0.0/16")}}
 		cfg.Nodes = ranges.NodesConfig{
-			Network:  coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+			Network:  nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 			Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 			External: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")},
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/test/lab/agents"
@@ -112,7 +112,7 @@ func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
 		api, err := kube.Connect(kubeconfig, "test", cfg.Log)
 		require.NoError(t, err)
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
-		cfg.Nodes = ranges.NodesConfig{Network: coe.NodeNetwork{Prefix: w.network}, Services: []netip.Prefix{w.services}, External: []netip.Prefix{externalAddresses}}
+		cfg.Nodes = ranges.NodesConfig{Network: nodenet.Range{Prefix: w.network}, Services: []netip.Prefix{w.services}, External: []netip.Prefix{externalAddresses}}
 	}
 }
 

@@ -20,8 +20,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
-	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -97,7 +97,7 @@ func (c *cluster) watched(cfg *bridge.Config) {
 	require.NoError(c.t, err)
 	cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
 	cfg.Nodes = ranges.NodesConfig{
-		Network:  coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
+		Network:  nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 		Services: []netip.Prefix{netip.MustParsePrefix("10.96.0.0/16")},
 	}
 	cfg.Pools = nil
@@ -208,7 +208,7 @@ func (c *cluster) joinNode(host string) {
 	node := &pod{namespace: namespace, name: rest, host: host, addresses: []netip.Addr{port[0].Address}}
 	require.NoError(c.t, c.lab.Plug(c.t.Context(), ovnhost.Pod{
 		Host: host, Name: name, PortName: "management", MAC: mac,
-		Address: netip.PrefixFrom(port[0].Address, port[0].Network.Bits()), Gateway: coe.NodeNetwork{Prefix: port[0].Network}.Gateway(),
+		Address: netip.PrefixFrom(port[0].Address, port[0].Network.Bits()), Gateway: nodenet.Range{Prefix: port[0].Network}.Gateway(),
 	}))
 	c.listen(node)
 	c.nodes = append(c.nodes, node)

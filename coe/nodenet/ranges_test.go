@@ -1,4 +1,4 @@
-package coe_test
+package nodenet_test
 
 import (
 	"net/netip"
@@ -6,11 +6,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
 func TestOwnRanges(t *testing.T) {
-	all := coe.OwnRanges()
+	all := nodenet.OwnRanges()
 	for i, p := range all {
 		require.Equal(t, p.Masked(), p)
 		require.False(t, p.Contains(netip.MustParseAddr("169.254.169.254")), "%s has the address of metadata servers", p)

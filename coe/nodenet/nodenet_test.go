@@ -1,18 +1,16 @@
-package coe_test
+package nodenet_test
 
 import (
-	"encoding/json"
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
-func TestNodeNetwork(t *testing.T) {
-	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/29")}
+func TestRange(t *testing.T) {
+	n := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/29")}
 	require.Equal(t, uint32(1), n.Numbers())
 	require.Equal(t, "100.96.0.1", n.Gateway().String())
 	require.Equal(t, "100.96.0.2", n.Address(1).String())
@@ -26,12 +24,12 @@ func TestNodeNetwork(t *testing.T) {
 		require.Equal(t, want, n.Number(netip.MustParseAddr(text)), text)
 	}
 	require.Zero(t, n.Number(netip.Addr{}))
-	require.Zero(t, coe.NodeNetwork{}.Number(n.Address(1)))
+	require.Zero(t, nodenet.Range{}.Number(n.Address(1)))
 	for _, last := range []string{"100.96.0.0/16", "0.0.0.0/0"} {
-		n := coe.NodeNetwork{Prefix: netip.MustParsePrefix(last)}
+		n := nodenet.Range{Prefix: netip.MustParsePrefix(last)}
 		require.True(t, n.Contains(n.ServiceAddress(n.Numbers())))
 	}
-	for _, none := range []coe.NodeNetwork{
+	for _, none := range []nodenet.Range{
 		{}, {Prefix: netip.MustParsePrefix("100.96.0.0/30")}, {Prefix: netip.MustParsePrefix("fd00::/126")},
 	} {
 		require.Zero(t, none.Numbers())
@@ -40,15 +38,15 @@ func TestNodeNetwork(t *testing.T) {
 
 // The addresses of a node in an IPv6 range follow from its number too. A range has addresses for each number of an IPv4
 // range that is not larger.
-func TestNodeNetworkOfIPv6(t *testing.T) {
-	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("fd00:96::/64")}
+func TestRangeOfIPv6(t *testing.T) {
+	n := nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")}
 	require.Equal(t, "fd00:96::1", n.Gateway().String())
 	require.Equal(t, "fd00:96::4", n.Address(2).String())
 	require.Equal(t, "fd00:96::5", n.ServiceAddress(2).String())
 	require.Equal(t, "fd00:96::ffff:fffd", n.EdgeAddress(2, 2).String())
 	for bits := 0; bits <= 29; bits++ {
-		v4 := coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), bits)}
-		v6 := coe.NodeNetwork{Prefix: netip.PrefixFrom(n.Addr(), 96+bits)}
+		v4 := nodenet.Range{Prefix: netip.PrefixFrom(netip.IPv4Unspecified(), bits)}
+		v6 := nodenet.Range{Prefix: netip.PrefixFrom(n.Addr(), 96+bits)}
 		last := v4.Numbers()
 		require.Equal(t, last, v6.Numbers())
 		for _, number := range []uint32{1, last} {
@@ -63,7 +61,7 @@ func TestNodeNetworkOfIPv6(t *testing.T) {
 // nodes with high numbers have no edge address until the numbers end.
 func TestEdgeAddresses(t *testing.T) {
 	for bits := 24; bits <= 29; bits++ {
-		n := coe.NodeNetwork{Prefix: netip.PrefixFrom(netip.MustParseAddr("100.96.0.0"), bits)}
+		n := nodenet.Range{Prefix: netip.PrefixFrom(netip.MustParseAddr("100.96.0.0"), bits)}
 		size := uint32(1) << (32 - bits)
 		most := size/2 - 2 // of such a release
 		require.True(t, n.Has(most))
@@ -89,49 +87,8 @@ func TestEdgeAddresses(t *testing.T) {
 			require.Equal(t, last <= n.Numbers(), edges == last, "%d nodes in %s", last, n)
 		}
 	}
-	n := coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
+	n := nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}
 	require.Equal(t, uint32(21844), n.Numbers())
 	require.Equal(t, "100.96.255.254", n.EdgeAddress(1, 1).String())
-	require.False(t, coe.NodeNetwork{}.EdgeAddress(1, 1).IsValid())
-}
-
-func TestNetworksAsJSON(t *testing.T) {
-	n := coe.Networks{Nodes: coe.NodeNetwork{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, Pods: []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}}
-	text, err := json.Marshal(n)
-	require.NoError(t, err)
-	require.JSONEq(t, `{"nodes":"100.96.0.0/16","pods":["10.42.0.0/16"]}`, string(text))
-	var again coe.Networks
-	require.NoError(t, json.Unmarshal(text, &again))
-	require.True(t, n.Equal(&again))
-}
-
-// Gateways are clients of services, so nodes route their links while one leads to services.
-func TestRouted(t *testing.T) {
-	pods := []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}
-	n := &coe.Networks{Pods: pods, Gateways: []coe.NetworkGateway{{Node: netip.MustParseAddr("192.168.33.11")}}}
-	require.Equal(t, pods, n.Routed())
-	other := *n
-	other.Gateways = []coe.NetworkGateway{{Node: n.Gateways[0].Node, Services: true}}
-	require.Equal(t, append(slices.Clone(pods), coe.GatewayLinks), other.Routed())
-	require.False(t, n.Equal(&other))
-	other.Gateways = []coe.NetworkGateway{{Node: n.Gateways[0].Node, Services: true, IPv6: true}}
-	require.Equal(t, append(slices.Clone(pods), coe.GatewayLinks, coe.GatewayLinksIPv6), other.Routed())
-	require.Equal(t, []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16")}, pods)
-}
-
-// The pods of a node leave by its gateway with the families of the gateway, and other pods if a gateway pins them.
-func TestByGateways(t *testing.T) {
-	prefixes := func(texts ...string) (all []netip.Prefix) {
-		for _, text := range texts {
-			all = append(all, netip.MustParsePrefix(text))
-		}
-		return all
-	}
-	with, without := netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("192.168.33.12")
-	n := &coe.Networks{Pods: prefixes("10.42.0.0/16", "fd42::/64"), Gateways: []coe.NetworkGateway{{Node: with, Pinned: prefixes("10.42.1.0/24")}}}
-	require.Equal(t, prefixes("10.42.0.0/16"), n.ByGateways(with))
-	require.Equal(t, prefixes("10.42.1.0/24"), n.ByGateways(without))
-	n.Gateways[0].IPv6, n.Gateways[0].Pinned = true, prefixes("10.42.1.0/24", "fd42::/80", "fd00::/8")
-	require.Equal(t, prefixes("10.42.0.0/16", "fd42::/64"), n.ByGateways(with))
-	require.Equal(t, prefixes("10.42.1.0/24", "fd42::/64"), n.ByGateways(without))
+	require.False(t, nodenet.Range{}.EdgeAddress(1, 1).IsValid())
 }

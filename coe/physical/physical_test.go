@@ -1,4 +1,4 @@
-package coe_test
+package physical_test
 
 import (
 	"net/netip"
@@ -7,13 +7,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/physical"
 )
 
-func TestParsePhysicalNetwork(t *testing.T) {
-	p, err := coe.ParsePhysicalNetwork("machines=plant.a,vlan=100,subnet=fd50::1/64,subnet=10.50.0.9/24")
+func TestParse(t *testing.T) {
+	p, err := physical.Parse("machines=plant.a,vlan=100,subnet=fd50::1/64,subnet=10.50.0.9/24")
 	require.NoError(t, err)
-	require.Equal(t, coe.PhysicalNetwork{
+	require.Equal(t, physical.Network{
 		Namespace: "machines", Name: "plant.a", VLAN: 100,
 		Subnets: []netip.Prefix{netip.MustParsePrefix("10.50.0.0/24"), netip.MustParsePrefix("fd50::/64")},
 	}, p)
@@ -23,7 +23,7 @@ func TestParsePhysicalNetwork(t *testing.T) {
 	require.Equal(t, "VLAN", kind)
 	require.EqualValues(t, 100, id)
 
-	p, err = coe.ParsePhysicalNetwork("machines=plant,subnet=fd50::/64")
+	p, err = physical.Parse("machines=plant,subnet=fd50::/64")
 	require.NoError(t, err)
 	kind, id = p.Segment()
 	require.Equal(t, "FLAT", kind)
@@ -31,7 +31,7 @@ func TestParsePhysicalNetwork(t *testing.T) {
 	require.False(t, p.Subnet(netip.MustParseAddr("10.50.0.7")).IsValid())
 }
 
-func TestPhysicalNetworksRefused(t *testing.T) {
+func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"plant,subnet=10.50.0.0/24":                            "want NAMESPACE=NETWORK",
 		"=plant,subnet=10.50.0.0/24":                           "want NAMESPACE=NETWORK",
@@ -49,7 +49,7 @@ func TestPhysicalNetworksRefused(t *testing.T) {
 		"a=plant,subnet=10.50.0.0/24,vlam=7":                   "want vlan=ID once",
 		"a=plant,vlan=7,subnet=10.60.0.0/24,subnet=fd60::/64,": "",
 	} {
-		_, err := coe.ParsePhysicalNetwork(text)
+		_, err := physical.Parse(text)
 		if want == "" {
 			require.NoError(t, err, text)
 		} else {
@@ -62,9 +62,9 @@ func TestPhysicalNetworksRefused(t *testing.T) {
 		{"b=plant,vlan=8,subnet=10.50.0.128/25", "overlap: 10.50.0.0/24 and 10.50.0.128/25"},
 		{"b=plant,subnet=10.60.0.0/24", ""},
 	} {
-		var all coe.PhysicalNetworks
+		var all physical.Networks
 		for i, text := range []string{"a=plant,vlan=7,subnet=10.50.0.0/24", c.second} {
-			p, err := coe.ParsePhysicalNetwork(text)
+			p, err := physical.Parse(text)
 			require.NoError(t, err)
 			switch err := all.Add(p); {
 			case i == 1 && c.want != "":

@@ -1,6 +1,9 @@
-package coe
+package nodenet
 
-import "net/netip"
+import (
+	"encoding/binary"
+	"net/netip"
+)
 
 // The ranges that the network uses for itself. They do not overlap, and have no well-known address, such as that of metadata
 // servers.
@@ -24,3 +27,17 @@ func LinkRanges() []netip.Prefix {
 
 // OwnRanges returns all ranges that the network uses for itself.
 func OwnRanges() []netip.Prefix { return append(LinkRanges(), NodesIsolatedIPv6) }
+
+// GatewayLink returns the link of the gateway on the node with a number, four addresses of GatewayLinks or
+// GatewayLinksIPv6; ok is false if the range has none for it.
+func GatewayLink(links netip.Prefix, number uint32) (link netip.Prefix, ok bool) {
+	bits := links.Addr().BitLen() - 2
+	if number >= 1<<(bits-links.Bits()) {
+		return netip.Prefix{}, false
+	}
+	a := links.Addr().AsSlice()
+	last := a[len(a)-4:]
+	binary.BigEndian.PutUint32(last, binary.BigEndian.Uint32(last)+number<<2)
+	first, _ := netip.AddrFromSlice(a) // 4 or 16 bytes
+	return netip.PrefixFrom(first, bits), true
+}

@@ -1,4 +1,6 @@
-package coe
+// Package physical has the physical networks of namespaces: how the operator names them (--physical-network), which of them exclude
+// each other, and what pods lack that are attached to one. It knows neither backends nor agents.
+package physical
 
 import (
 	"fmt"
@@ -7,11 +9,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// PhysicalNetwork is a network outside OVN, of switches and cables, to which the pods of a namespace are attached. Machines in
+// Network is a network outside OVN, of switches and cables, to which the pods of a namespace are attached. Machines in
 // it and these pods are one layer 2 network.
-type PhysicalNetwork struct {
+type Network struct {
 	Namespace string
 	Name      string // as the agents of nodes name it
 	VLAN      uint16 // 0: frames have no tag
@@ -19,23 +23,23 @@ type PhysicalNetwork struct {
 	Subnets []netip.Prefix
 }
 
-// MaxVLAN is the maximum VLAN identifier.
-const MaxVLAN = 4094
+// maxVLAN is the maximum VLAN identifier.
+const maxVLAN = 4094
 
-// physicalName matches the names of physical networks. They are parts of lists in which colons and commas separate.
-var physicalName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
+// validName matches the names of physical networks. They are parts of lists in which colons and commas separate.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 
-// ParsePhysicalNetwork parses NAMESPACE=NETWORK[,vlan=ID],subnet=PREFIX[,subnet=PREFIX].
-func ParsePhysicalNetwork(text string) (p PhysicalNetwork, err error) {
+// Parse parses NAMESPACE=NETWORK[,vlan=ID],subnet=PREFIX[,subnet=PREFIX].
+func Parse(text string) (p Network, err error) {
 	first, settings, _ := strings.Cut(text, ",")
 	var found bool
 	if p.Namespace, p.Name, found = strings.Cut(first, "="); !found || p.Namespace == "" {
 		return p, fmt.Errorf("%q: want NAMESPACE=NETWORK[,vlan=ID],subnet=PREFIX", text)
 	}
-	if !physicalName.MatchString(p.Name) {
+	if !validName.MatchString(p.Name) {
 		return p, fmt.Errorf("%q: network %q: want a name of at most 63 letters, digits, dots, dashes and underscores", text, p.Name)
 	}
-	if err := CheckName(p.Namespace, MaxNamespace); err != nil {
+	if err := coe.CheckName(p.Namespace, coe.MaxNamespace); err != nil {
 		return p, fmt.Errorf("%q: namespace: %w", text, err)
 	}
 	for setting := range strings.SplitSeq(settings, ",") {
@@ -43,8 +47,8 @@ func ParsePhysicalNetwork(text string) (p PhysicalNetwork, err error) {
 		case setting == "":
 		case key == "vlan" && p.VLAN == 0:
 			id, err := strconv.ParseUint(value, 10, 16)
-			if err != nil || id < 1 || id > MaxVLAN {
-				return p, fmt.Errorf("%q: vlan %q: want a number from 1 to %d; leave it out for frames without a tag", text, value, MaxVLAN)
+			if err != nil || id < 1 || id > maxVLAN {
+				return p, fmt.Errorf("%q: vlan %q: want a number from 1 to %d; leave it out for frames without a tag", text, value, maxVLAN)
 			}
 			p.VLAN = uint16(id)
 		case key == "subnet":
@@ -61,7 +65,7 @@ func ParsePhysicalNetwork(text string) (p PhysicalNetwork, err error) {
 	return p, nil
 }
 
-func (p *PhysicalNetwork) addSubnet(text string) error {
+func (p *Network) addSubnet(text string) error {
 	subnet, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil || subnet.IsSingleIP() || subnet.Bits() == 0:
@@ -75,7 +79,7 @@ func (p *PhysicalNetwork) addSubnet(text string) error {
 }
 
 // subnetOf returns the subnet of the family of an address; invalid if there is none.
-func (p *PhysicalNetwork) subnetOf(a netip.Addr) netip.Prefix {
+func (p *Network) subnetOf(a netip.Addr) netip.Prefix {
 	for _, s := range p.Subnets {
 		if s.Addr().Is4() == a.Is4() {
 			return s
@@ -85,7 +89,7 @@ func (p *PhysicalNetwork) subnetOf(a netip.Addr) netip.Prefix {
 }
 
 // Subnet returns the subnet that contains an address; invalid if there is none.
-func (p *PhysicalNetwork) Subnet(a netip.Addr) netip.Prefix {
+func (p *Network) Subnet(a netip.Addr) netip.Prefix {
 	if s := p.subnetOf(a); s.IsValid() && s.Contains(a) {
 		return s
 	}
@@ -93,7 +97,7 @@ func (p *PhysicalNetwork) Subnet(a netip.Addr) netip.Prefix {
 }
 
 // Segment returns the network-type and the segmentation-id of the network.
-func (p *PhysicalNetwork) Segment() (networkType string, id uint32) {
+func (p *Network) Segment() (networkType string, id uint32) {
 	if p.VLAN == 0 {
 		return "FLAT", 0
 	}
@@ -101,19 +105,38 @@ func (p *PhysicalNetwork) Segment() (networkType string, id uint32) {
 }
 
 // String returns the network for messages.
-func (p *PhysicalNetwork) String() string {
+func (p *Network) String() string {
 	if p.VLAN == 0 {
 		return p.Name
 	}
 	return fmt.Sprintf("%s, VLAN %d", p.Name, p.VLAN)
 }
 
-// PhysicalNetworks are physical networks of several namespaces.
-type PhysicalNetworks []PhysicalNetwork
+// Unreached returns why an interface with some addresses does not reach the machines of the network; empty if it does.
+func (p *Network) Unreached(iface string, addresses []coe.LeasedAddress) string {
+	if slices.ContainsFunc(addresses, func(a coe.LeasedAddress) bool { return p.Subnet(a.Address).IsValid() }) {
+		return ""
+	}
+	return fmt.Sprintf("interface %s does not reach the machines of physical network %s: it has no address in %v; give the pool of network-id %q a part of the subnet, and create the pod again",
+		iface, p, p.Subnets, p.Namespace)
+}
+
+// OtherSegment returns why the segment that an interface requests has no effect; empty if it is that of the network, or the default.
+func (p *Network) OtherSegment(i *coe.PodInterface) string {
+	kind, id := p.Segment()
+	if i.Type() == coe.VXLAN || i.Type() == kind && (kind != "VLAN" || i.SegmentationID == id) {
+		return ""
+	}
+	return fmt.Sprintf("network-type %s and segmentation-id %d of interface %s have no effect: the namespace has the physical network %s",
+		i.Type(), i.SegmentationID, i.UID, p)
+}
+
+// Networks are the physical networks of several namespaces.
+type Networks []Network
 
 // Add adds a network. A namespace has one at most, a network and VLAN belongs to one namespace, and subnets do not overlap:
 // otherwise two namespaces would be one layer 2 network.
-func (all *PhysicalNetworks) Add(p PhysicalNetwork) error {
+func (all *Networks) Add(p Network) error {
 	for i := range *all {
 		o := &(*all)[i]
 		switch {
@@ -135,7 +158,7 @@ func (all *PhysicalNetworks) Add(p PhysicalNetwork) error {
 }
 
 // ForNamespace returns the physical network of a namespace; nil if it has none.
-func (all PhysicalNetworks) ForNamespace(namespace string) *PhysicalNetwork {
+func (all Networks) ForNamespace(namespace string) *Network {
 	for i := range all {
 		if all[i].Namespace == namespace {
 			return &all[i]
