@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/mapping/gateway"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -16,7 +17,7 @@ func (b *builder) gatewayVIPs(exposures []exposure) {
 	if len(gateways) == 0 {
 		return
 	}
-	external, reported := b.externalAtGateways(b.Gateways), map[*coe.Service]bool{}
+	external, reported := gateway.External(b.External.All(), b.Gateways), map[*coe.Service]bool{}
 	for _, e := range exposures {
 		targets, accepted := b.accepted[e.service]
 		if !accepted || e.health || e.own || !b.leadsAtGateways(e, external) {

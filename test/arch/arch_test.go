@@ -52,7 +52,8 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
+	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/gateway", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
+	"mapping/gateway":           {[]string{"coe", "coe/nodenet", "mapping/netvirt"}, nil, "pure; knows neither services nor policies"},
 	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
 	"mapping/policy/policytest": {nil, []string{"k8s.io/api", "k8s.io/apimachinery"}, "random policies for tests; judges nothing"},
 	"mapping/reconcile": {
