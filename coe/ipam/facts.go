@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -151,7 +152,7 @@ func (f *VIPFacts) Apply(snapshot bool, puts map[string][]byte, deletes []string
 		}
 		for _, key := range slices.Sorted(maps.Keys(puts)) {
 			forget(key)
-			fact, err := decodeVIP(key, puts[key])
+			fact, err := vips.Decode(key, puts[key])
 			if err != nil {
 				unreadable = append(unreadable, fmt.Errorf("read record %q: %w", key, err))
 				continue

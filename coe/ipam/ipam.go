@@ -155,7 +155,7 @@ type Assigner struct {
 	// freed is set when an address or an identifier became free for which a refused interface
 	// may wait. It is cleared when a Sync has returned the waiting namespaces.
 	freed bool
-	vips  *vips
+	vips  *vipClaims
 	rests rests
 	*memory
 }

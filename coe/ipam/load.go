@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -20,8 +21,8 @@ func (a *Assigner) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load the journal: %w", err)
 	}
-	vips := newVIPs(a.cfg.VIPs)
-	damaged, err := vips.load(ctx)
+	claims := newVIPs(a.cfg.VIPs)
+	damaged, err := claims.load(ctx)
 	if err != nil {
 		return err
 	}
@@ -48,7 +49,7 @@ func (a *Assigner) load(ctx context.Context) error {
 	if a.adopting && !a.unasked {
 		a.orphans = append(a.orphans, adoptingRecord)
 	}
-	a.takeVIPs(vips)
+	a.takeVIPs(claims)
 	a.clusterChanged = true
 	told := told(a.store)
 	a.store.Update(func(tx *coe.Tx) {
@@ -79,12 +80,12 @@ func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *
 }
 
 // takeVIPs sets the claims of this Assigner to loaded ones, and holds their cluster addresses.
-func (a *Assigner) takeVIPs(vips *vips) {
-	vips.reserved, vips.alloc, a.vips = a.vips.reserved, a.alloc, vips
-	for addr, c := range vips.cluster {
-		if !a.alloc.Hold(serviceDomain, addr, saidOwner(addr)) {
-			vips.drop(c) // a pod has the address
-			vips.write.remove(rankDeleteLease, vipRecord(c.VIP), nil)
+func (a *Assigner) takeVIPs(claims *vipClaims) {
+	claims.reserved, claims.alloc, a.vips = a.vips.reserved, a.alloc, claims
+	for c := range claims.AllCluster() {
+		if !a.alloc.Hold(serviceDomain, c.Address, saidOwner(c.Address)) {
+			claims.Drop(c) // a pod has the address
+			claims.write.remove(rankDeleteLease, vips.Record(c.VIP), nil)
 		}
 	}
 }

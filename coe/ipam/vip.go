@@ -1,102 +1,52 @@
 package ipam
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
-// vips has the namespace whose services own each address (VIP). Its rules:
+// vipClaims are the claims of service addresses (package vips), with the records of their changes. Beyond the rules there:
 //
-//   - The first claim of a cluster address keeps it. It also takes the address
-//     from the external addresses of other namespaces.
-//   - The first claim of an external address, protocol and port keeps it, as long
-//     as the address may be an external one (Assigner.refuseExternal).
-//   - An address that a load balancer reports for a service is the namespace's, on all ports: tenants
-//     choose externalIPs, and only controllers report. It takes the address from other namespaces that
-//     just name it. Namespaces to which load balancers give one address share it by protocol and port.
-//   - A node port is an external port of the unspecified address (coe.PortOnNodes), within
-//     NodesConfig.NodePorts. A namespace has at most coe.MaxNodePorts of them.
-//   - Namespaces own VIPs, services do not: the mapping decides between two
-//     services of one namespace.
+//   - A claim of a cluster address takes the address from the external addresses of other namespaces, and an address that a load
+//     balancer reports from the namespaces that just name it.
+//   - An address must be one that may be external (Assigner.refuseExternal), and a node port within NodesConfig.NodePorts. A
+//     namespace has at most coe.MaxNodePorts of these.
 //
 // A claim is in the journal before the mapping uses it. It stays until a round with a complete
 // store finds that no service of the namespace uses it.
-type vips struct {
-	journal Journal
-	alloc   *dhcppool.Allocator // holds the cluster addresses
-	cluster map[netip.Addr]*vipClaim
-	// external has the external claims of each address: one claim of the whole address, or one
-	// for each protocol and port.
-	external map[netip.Addr]map[coe.VIP]*vipClaim
-	// balanced counts the claims of each address for which a load balancer is the reason, by namespace.
-	balanced map[netip.Addr]map[string]int
-	spaces   map[string]map[coe.VIP]*vipClaim // by namespace
-	onNodes  map[string]int                   // how many node ports each namespace has
+type vipClaims struct {
+	*vips.Claims
+	journal  Journal
+	alloc    *dhcppool.Allocator // holds the cluster addresses
 	write    *write
 	round    uint64
 	freed    bool // a claim was released in this round
-	reserved reserved
+	reserved ranges.Reserved
 }
 
-type vipClaim struct {
-	coe.VIPFact
-	round uint64 // the last round that found a service with it
-}
-
-func newVIPs(journal Journal) *vips {
-	return &vips{
-		journal:  journal,
-		cluster:  map[netip.Addr]*vipClaim{},
-		external: map[netip.Addr]map[coe.VIP]*vipClaim{},
-		balanced: map[netip.Addr]map[string]int{},
-		spaces:   map[string]map[coe.VIP]*vipClaim{},
-		onNodes:  map[string]int{},
-		write:    newWrite(),
-	}
-}
-
-// vipRecord is the key of a VIP's record: "10.96.0.1", or "192.0.2.1/tcp/80".
-func vipRecord(v coe.VIP) string {
-	if v.Port == 0 {
-		return v.Address.String()
-	}
-	return v.Address.String() + "/" + v.Protocol + "/" + strconv.Itoa(int(v.Port))
-}
-
-func decodeVIP(key string, value []byte) (coe.VIPFact, error) {
-	var f coe.VIPFact
-	if err := json.Unmarshal(value, &f); err != nil {
-		return f, err
-	}
-	if !f.Address.IsValid() || f.Namespace == "" || vipRecord(f.VIP) != key {
-		return f, fmt.Errorf("it is not a record of %s", key)
-	}
-	if (f.Protocol == "") != (f.Port == 0) || f.Port != 0 && !f.External {
-		return f, fmt.Errorf("protocol %q and port %d do not fit the claim", f.Protocol, f.Port)
-	}
-	return f, nil
+func newVIPs(journal Journal) *vipClaims {
+	return &vipClaims{Claims: vips.New(), journal: journal, write: newWrite()}
 }
 
 // load reads the claims. It removes a record that is damaged or conflicts with another record. Its
 // service claims the address again.
-func (v *vips) load(ctx context.Context) (damaged []error, err error) {
+func (v *vipClaims) load(ctx context.Context) (damaged []error, err error) {
 	records, err := v.journal.Load(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("load addresses of services: %w", err)
 	}
 	var facts []coe.VIPFact
 	for _, key := range slices.Sorted(maps.Keys(records)) {
-		f, err := decodeVIP(key, records[key])
+		f, err := vips.Decode(key, records[key])
 		if err != nil {
 			damaged = append(damaged, fmt.Errorf("read record %q: %w", key, err))
 			v.write.remove(rankDeleteLease, key, nil)
@@ -104,119 +54,22 @@ func (v *vips) load(ctx context.Context) (damaged []error, err error) {
 		}
 		facts = append(facts, f)
 	}
-	slices.SortStableFunc(facts, func(a, b coe.VIPFact) int {
-		return cmp.Or(cmp.Compare(boolInt(a.External), boolInt(b.External)), cmp.Compare(boolInt(b.Balanced), boolInt(a.Balanced)))
-	})
+	vips.Sort(facts)
 	for _, f := range facts {
-		if v.holder(f) != nil {
-			damaged = append(damaged, fmt.Errorf("read record %q: another record has its address", vipRecord(f.VIP)))
-			v.write.remove(rankDeleteLease, vipRecord(f.VIP), nil)
+		if v.Holder(f) != nil {
+			damaged = append(damaged, fmt.Errorf("read record %q: another record has its address", vips.Record(f.VIP)))
+			v.write.remove(rankDeleteLease, vips.Record(f.VIP), nil)
 			continue
 		}
-		v.add(f)
+		v.Add(f, v.round)
 	}
 	return damaged, nil
 }
 
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// holder returns a claim of another namespace that prevents a claim, or nil. An external claim
-// does not prevent the claim of a cluster address.
-func (v *vips) holder(f coe.VIPFact) *vipClaim {
-	if c := v.cluster[f.Address]; c != nil {
-		if c.Namespace == f.Namespace {
-			return nil
-		}
-		return c
-	}
-	if !f.External {
-		return nil
-	}
-	if !f.Balanced {
-		for _, ns := range slices.Sorted(maps.Keys(v.balanced[f.Address])) {
-			if ns != f.Namespace {
-				return &vipClaim{VIPFact: coe.VIPFact{VIP: coe.VIP{Address: f.Address}, Namespace: ns, External: true, Balanced: true}}
-			}
-		}
-	}
-	claims := v.external[f.Address]
-	if f.Port != 0 { // a tenant can have thousands of claims of one address
-		for _, vip := range []coe.VIP{f.VIP, {Address: f.Address}} {
-			if c := claims[vip]; c != nil && c.Namespace != f.Namespace && c.Balanced == f.Balanced {
-				return c
-			}
-		}
-		return nil
-	}
-	for _, c := range claims {
-		if c.Namespace != f.Namespace && c.Balanced == f.Balanced {
-			return c
-		}
-	}
-	return nil
-}
-
-func (v *vips) add(f coe.VIPFact) {
-	c := &vipClaim{VIPFact: f, round: v.round}
-	if f.External {
-		if v.external[f.Address] == nil {
-			v.external[f.Address] = map[coe.VIP]*vipClaim{}
-		}
-		v.external[f.Address][f.VIP] = c
-	} else {
-		v.cluster[f.Address] = c
-	}
-	if v.spaces[f.Namespace] == nil {
-		v.spaces[f.Namespace] = map[coe.VIP]*vipClaim{}
-	}
-	v.spaces[f.Namespace][f.VIP] = c
-	if f.Balanced {
-		if v.balanced[f.Address] == nil {
-			v.balanced[f.Address] = map[string]int{}
-		}
-		v.balanced[f.Address][f.Namespace]++
-	}
-	if f.Address.IsUnspecified() {
-		v.onNodes[f.Namespace]++
-	}
-}
-
-func (v *vips) drop(c *vipClaim) {
-	if !c.External {
-		delete(v.cluster, c.Address)
-	} else if delete(v.external[c.Address], c.VIP); len(v.external[c.Address]) == 0 {
-		delete(v.external, c.Address)
-	}
-	if delete(v.spaces[c.Namespace], c.VIP); len(v.spaces[c.Namespace]) == 0 {
-		delete(v.spaces, c.Namespace)
-	}
-	if c.Balanced {
-		if v.balanced[c.Address][c.Namespace]--; v.balanced[c.Address][c.Namespace] == 0 {
-			delete(v.balanced[c.Address], c.Namespace)
-		}
-		if len(v.balanced[c.Address]) == 0 {
-			delete(v.balanced, c.Address)
-		}
-	}
-	if !c.Address.IsUnspecified() {
-		return
-	}
-	if v.onNodes[c.Namespace]--; v.onNodes[c.Namespace] == 0 {
-		delete(v.onNodes, c.Namespace)
-	}
-}
-
 // tell puts every claim into the store.
-func (v *vips) tell(tx *coe.Tx) {
-	for ns, claims := range v.spaces {
-		for vip := range claims {
-			tx.PutVIP(ns, vip)
-		}
+func (v *vipClaims) tell(tx *coe.Tx) {
+	for c := range v.All() {
+		tx.PutVIP(c.Namespace, c.VIP)
 	}
 }
 
@@ -245,14 +98,14 @@ func (r *round) claimClusterIPs(s *space) {
 }
 
 func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
-	if c := r.vips.cluster[f.Address]; c != nil && c.Namespace == f.Namespace {
-		c.round = r.vips.round
+	if c := r.vips.Cluster(f.Address); c != nil && c.Namespace == f.Namespace {
+		c.Round = r.vips.round
 		return nil
 	}
-	if c := r.vips.holder(f); c != nil {
+	if c := r.vips.Holder(f); c != nil {
 		return takenVIP(c, f.VIP)
 	}
-	if refusal := r.vips.reserved.clusterIP(f.Address); refusal != nil {
+	if refusal := r.vips.reserved.ClusterIP(f.Address); refusal != nil {
 		return refusal
 	}
 	r.takeFromNode(f.Address)
@@ -262,7 +115,7 @@ func (r *round) claimClusterIP(f coe.VIPFact) *coe.Refusal {
 	if !r.alloc.Hold(serviceDomain, f.Address, saidOwner(f.Address)) {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf("%s is a gateway of pods", f.Address)}
 	}
-	for _, c := range r.vips.external[f.Address] {
+	for c := range r.vips.External(f.Address) {
 		r.vips.release(c)
 		r.touched[c.Namespace] = true
 	}
@@ -292,7 +145,7 @@ func (r *round) claimExternalIPs(s *space) {
 }
 
 func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr, balanced bool) *coe.Refusal {
-	if c := r.vips.cluster[addr]; c != nil && c.Namespace == s.name {
+	if c := r.vips.Cluster(addr); c != nil && c.Namespace == s.name {
 		return nil // the claim covers all ports of the address
 	}
 	if refusal := r.refuseExternal(svc, addr); refusal != nil {
@@ -314,15 +167,15 @@ func (r *round) claimExternalIP(s *space, svc *coe.Service, addr netip.Addr, bal
 // claimExternal claims a VIP that is not a cluster address. balanced: a load balancer has the address.
 func (r *round) claimExternal(s *space, v coe.VIP, balanced bool) *coe.Refusal {
 	f := coe.VIPFact{VIP: v, Namespace: s.name, External: true, Balanced: balanced}
-	has := r.vips.spaces[s.name][v]
-	if has != nil && (has.Balanced == balanced || has.Balanced && has.round == r.vips.round) {
-		has.round = r.vips.round
+	has := r.vips.Claimed(s.name, v)
+	if has != nil && (has.Balanced == balanced || has.Balanced && has.Round == r.vips.round) {
+		has.Round = r.vips.round
 		return nil
 	}
 	if has != nil {
 		r.vips.release(has) // it is claimed again, for another reason
 	}
-	if c := r.vips.holder(f); c != nil {
+	if c := r.vips.Holder(f); c != nil {
 		return takenVIP(c, v)
 	}
 	if balanced {
@@ -334,10 +187,10 @@ func (r *round) claimExternal(s *space, v coe.VIP, balanced bool) *coe.Refusal {
 
 // takeFromOthers releases the claims of other namespaces that just name an address.
 func (r *round) takeFromOthers(namespace string, addr netip.Addr) {
-	if r.vips.balanced[addr][namespace] > 0 {
+	if r.vips.Balanced(addr, namespace) {
 		return // it has been taken before
 	}
-	for _, c := range r.vips.external[addr] {
+	for c := range r.vips.External(addr) {
 		if c.Namespace != namespace && !c.Balanced {
 			r.vips.release(c)
 			r.touched[c.Namespace] = true
@@ -373,7 +226,7 @@ func (r *round) claimNodePort(s *space, protocol string, port uint16) *coe.Refus
 			protocol, port, r.cfg.Nodes.NodePorts)}
 	}
 	v := coe.PortOnNodes(protocol, port)
-	if r.vips.spaces[s.name][v] == nil && r.vips.onNodes[s.name] >= coe.MaxNodePorts {
+	if r.vips.Claimed(s.name, v) == nil && r.vips.OnNodes(s.name) >= coe.MaxNodePorts {
 		return &coe.Refusal{Reason: coe.TooLarge, Message: fmt.Sprintf(
 			"node port %s %d: the services of the namespace have %d node ports already; use another namespace, or remove node ports",
 			protocol, port, coe.MaxNodePorts)}
@@ -384,7 +237,7 @@ func (r *round) claimNodePort(s *space, protocol string, port uint16) *coe.Refus
 // refuseExternal returns the reason why a service cannot have an external address, or nil.
 // In Kubernetes a tenant chooses the address, so the operator must allow its range.
 func (r *round) refuseExternal(svc *coe.Service, addr netip.Addr) *coe.Refusal {
-	if refusal := r.vips.reserved.external(addr); refusal != nil {
+	if refusal := r.vips.reserved.External(addr); refusal != nil {
 		return refusal
 	}
 	if owner := r.alloc.Owner(serviceDomain, addr); owner != "" {
@@ -401,7 +254,7 @@ func contains(prefixes []netip.Prefix, addr netip.Addr) bool {
 	return slices.ContainsFunc(prefixes, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
+func takenVIP(by *vips.Claim, v coe.VIP) *coe.Refusal {
 	if v.Address.IsUnspecified() {
 		return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
 			"node port %s %d belongs to a service of namespace %s; choose another port for one of the two services", v.Protocol, v.Port, by.Namespace)}
@@ -411,14 +264,14 @@ func takenVIP(by *vipClaim, v coe.VIP) *coe.Refusal {
 		what = "an external address"
 	}
 	return &coe.Refusal{Reason: coe.AddressTaken, Message: fmt.Sprintf(
-		"%s is %s of a service of namespace %s; remove it from one of the two services", strings.ReplaceAll(vipRecord(v), "/", " "), what, by.Namespace)}
+		"%s is %s of a service of namespace %s; remove it from one of the two services", strings.ReplaceAll(vips.Record(v), "/", " "), what, by.Namespace)}
 }
 
 // claim records a claim, which no other namespace keeps from it.
-func (v *vips) claim(f coe.VIPFact) {
-	v.add(f)
-	before := v.write.changes[vipRecord(f.VIP)].tell // releases the claim of the former owner
-	v.write.put(rankLease, vipRecord(f.VIP), f, func(tx *coe.Tx) {
+func (v *vipClaims) claim(f coe.VIPFact) {
+	v.Add(f, v.round)
+	before := v.write.changes[vips.Record(f.VIP)].tell // releases the claim of the former owner
+	v.write.put(rankLease, vips.Record(f.VIP), f, func(tx *coe.Tx) {
 		if before != nil {
 			before(tx)
 		}
@@ -427,10 +280,10 @@ func (v *vips) claim(f coe.VIPFact) {
 }
 
 // release deletes the record of a claim, and releases its address.
-func (v *vips) release(c *vipClaim) {
-	v.drop(c)
-	before := v.write.changes[vipRecord(c.VIP)].tell // releases the claim of a former owner
-	v.write.remove(rankInstance, vipRecord(c.VIP), func(tx *coe.Tx) {
+func (v *vipClaims) release(c *vips.Claim) {
+	v.Drop(c)
+	before := v.write.changes[vips.Record(c.VIP)].tell // releases the claim of a former owner
+	v.write.remove(rankInstance, vips.Record(c.VIP), func(tx *coe.Tx) {
 		if before != nil {
 			before(tx)
 		}
@@ -443,16 +296,16 @@ func (v *vips) release(c *vipClaim) {
 }
 
 // releaseUnused releases the claims of a namespace that none of its services uses any more.
-func (v *vips) releaseUnused(namespace string) {
-	for _, c := range v.spaces[namespace] {
-		if c.round != v.round {
+func (v *vipClaims) releaseUnused(namespace string) {
+	for c := range v.AllOf(namespace) {
+		if c.Round != v.round {
 			v.release(c)
 		}
 	}
 }
 
 // flush writes the changed claims to the journal and then to the store.
-func (v *vips) flush(ctx context.Context, store *coe.Store) error {
+func (v *vipClaims) flush(ctx context.Context, store *coe.Store) error {
 	if len(v.write.changes) == 0 {
 		return nil
 	}

@@ -28,10 +28,11 @@ var rules = map[string]rule{
 	"coe/nodenet":                 {nil, nil, "computes addresses; a leaf"},
 	"coe":                         {[]string{"coe/nodenet"}, nil, "entities know no protocol"},
 	"coe/physical":                {[]string{"coe"}, nil, "settings and what pods lack; keeps nothing"},
+	"coe/vips":                    {[]string{"coe"}, nil, "memory only; its caller makes claims durable"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
 	"coe/ranges":                  {[]string{"coe", "coe/nodenet", "coe/physical", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
-	"coe/ipam":                    {[]string{"coe", "coe/ranges", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
+	"coe/ipam":                    {[]string{"coe", "coe/ranges", "coe/vips", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
