@@ -127,7 +127,14 @@ func (b base) configure(at site) error {
 	if len(at.members) == 0 {
 		return nil
 	}
-	return os.WriteFile(b.path(shardSettings), []byte(at.shards()), 0o644)
+	hosts, err := at.hosts()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		os.WriteFile(b.path(hostsFile), []byte(hosts), 0o644),
+		os.WriteFile(b.path(shardSettings), []byte(at.shards()), 0o644),
+	)
 }
 
 // clear removes the leftovers of a killed controller. It renames the log, so that the next controller writes

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -35,6 +36,9 @@ const shardSettings = "configuration/initial/module-shards.conf"
 
 // shards are the parts of the datastore, beside that of the owners of entities, which all members have.
 var shards = []string{"default", "topology", "inventory"}
+
+// ConfigShard is the part of the datastore with the configuration of Netvirt.
+const ConfigShard = "default-config"
 
 // actorPort is the port at which members of a cluster reach each other.
 const actorPort = 2550
@@ -123,6 +127,25 @@ func startCluster(ctx context.Context, cfg Config, members int) (all []*Controll
 	return all, together(all, func(c *Controller) error { return c.launch(ctx, installed) })
 }
 
+// hostsFile is a file of a member, which it has instead of /etc/hosts.
+const hostsFile = "hosts"
+
+// hosts returns a hosts file by which the name of this machine leads to the member's address. Netvirt's id-manager names the member's
+// parts of its pools by that address. Members with the same address would give away the same numbers.
+func (s site) hosts() (string, error) {
+	machine, err := os.Hostname()
+	return fmt.Sprintf("127.0.0.1 localhost\n%s %s\n", s.address, machine), err
+}
+
+// command returns the command line of the controller's process. A process in a namespace of the lab has its own mounts.
+func (c *Controller) command() []string {
+	karaf := []string{c.base.path("bin/karaf"), "daemon"}
+	if len(c.members) == 0 {
+		return karaf
+	}
+	return append([]string{"sh", "-c", `mount --bind "$0" /etc/hosts && exec "$@"`, c.base.path(hostsFile)}, karaf...)
+}
+
 // together calls f for all controllers at the same time. No member of a cluster is ready before most of them have started.
 func together(all []*Controller, f func(*Controller) error) error {
 	errs := make([]error, len(all))
@@ -143,6 +166,27 @@ func RestartCluster(ctx context.Context, members []*Controller) error {
 		return err
 	}
 	return together(members, func(c *Controller) error { return c.Start(ctx) })
+}
+
+// apart is a table of nftables that drops what a member of a cluster and the others send each other.
+var apart = fmt.Sprintf(`add table ip apart
+add chain ip apart in { type filter hook input priority 0; }
+add chain ip apart out { type filter hook output priority 0; }
+add rule ip apart in tcp dport %[1]d drop
+add rule ip apart in tcp sport %[1]d drop
+add rule ip apart out tcp dport %[1]d drop
+add rule ip apart out tcp sport %[1]d drop`, actorPort)
+
+// Separate separates a member from the others. Switches and clients reach it.
+func (c *Controller) Separate(ctx context.Context) error {
+	_, err := c.Lab.Exec(ctx, c.namespace, "nft", apart)
+	return err
+}
+
+// Join ends Separate.
+func (c *Controller) Join(ctx context.Context) error {
+	_, err := c.Lab.Exec(ctx, c.namespace, "nft", "delete table ip apart")
+	return err
 }
 
 // Leader returns the member that leads a shard, as the logs of the members say: the one that became its leader last, and runs.

@@ -105,7 +105,7 @@ func newController(cfg Config, installed Installation, at site) (*Controller, er
 func (c *Controller) launch(ctx context.Context, installed Installation) (err error) {
 	c.process, err = c.Lab.Launch(ctx, ovnhost.Command{
 		Name: c.name, Pod: c.namespace,
-		Argv: []string{c.base.path("bin/karaf"), "daemon"},
+		Argv: c.command(),
 		Env: []string{
 			"JAVA_HOME=" + installed.Java, "JAVA_MIN_MEM=256m", "JAVA_MAX_MEM=" + c.heap,
 			"EXTRA_JAVA_OPTS=-Djava.awt.headless=true -Djava.security.egd=file:/dev/./urandom" + c.options,

@@ -68,6 +68,16 @@ func (l *Lab) Add(ctx context.Context, p Pod) (Plugged, error) {
 	return is, nil
 }
 
+// Retry is Plug. It repeats a call that fails, as runtimes do, until ctx ends. It calls failed with the error of each call.
+func (l *Lab) Retry(ctx context.Context, p Pod, failed func(error)) (Plugged, error) {
+	plugged, err := l.Plug(ctx, p)
+	for err != nil && ctx.Err() == nil {
+		failed(err)
+		plugged, err = l.Add(ctx, p)
+	}
+	return plugged, err
+}
+
 // Check calls CHECK of the plugin, which compares a pod with the result of its ADD.
 func (l *Lab) Check(ctx context.Context, p Plugged) error {
 	_, err := l.call(ctx, "CHECK", p.Pod, p.Result)
@@ -114,6 +124,18 @@ func (l *Lab) call(ctx context.Context, command string, p Pod, previous *current
 // Reach waits until a pod reaches an address.
 func (l *Lab) Reach(ctx context.Context, from Pod, to netip.Addr) error {
 	return Await(ctx, func(ctx context.Context) error { return l.Ping(ctx, from.String(), to) })
+}
+
+// Answered pings an address from a pod, ten times a second, until it is answered.
+func (l *Lab) Answered(ctx context.Context, from string, to netip.Addr) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for {
+		_, err := l.Exec(ctx, from, "ping", "-n", "-c", "1", "-i", "0.1", "-w", "10", to.String())
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
 }
 
 // Apart fails if a pod gets an answer from an address to one of several requests.

@@ -68,7 +68,7 @@ func (s *Script) Plug(ctx context.Context, c *odl.Controller) (p ScriptPort, acc
 		return p, accepted, err
 	}
 	accepted = time.Now()
-	return p, accepted, Await(ctx, func(ctx context.Context) error { return s.lab.Ping(ctx, p.name(), s.pinged.address()) })
+	return p, accepted, s.lab.Answered(ctx, p.name(), s.pinged.address())
 }
 
 func (s *Script) write(ctx context.Context, c *odl.Controller, p ScriptPort) error {

@@ -1,5 +1,5 @@
-// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. Members are frozen, killed and restarted, while pods
-// come and go.
+// Package odlcluster tests the bridge on a cluster of three real OpenDaylights. Members are frozen, killed, separated and restarted, while
+// pods come and go.
 package odlcluster
 
 import (
@@ -13,9 +13,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
 )
 
-// configShard is the shard with the entries of the bridge.
-const configShard = "default-config"
-
 // TestClusterOnRealOpenDaylight tests pods on two hosts that a cluster of three members programs, from the POST of a client to
 // packets.
 func TestClusterOnRealOpenDaylight(t *testing.T) {
@@ -28,6 +25,7 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	require.NoError(t, err)
 	w := &world{t: t, lab: lab, members: members}
 	w.step("pods are plugged in, and all reach all", w.testPods)
+	w.step("the leader is separated from the others, and joins again", w.testSeparated)
 	w.step("the leader is frozen for a minute", w.testFrozen)
 	w.step("the leader is killed, and started again", w.testKilled)
 	w.step("all members are restarted", w.testRestarted)
@@ -82,6 +80,24 @@ func (w *world) testKilled() {
 		w.requireAll()
 		require.NoError(w.t, leader.Start(w.t.Context()))
 		w.requireNewPod()
+	})
+	w.requireWhole()
+}
+
+// testSeparated separates the member that leads the shard from the others. Switches and the bridge reach it. New pods are plugged in
+// meanwhile, and when it is back.
+func (w *world) testSeparated() {
+	leader := w.leader()
+	w.flow(longestGap, func() {
+		require.NoError(w.t, leader.Separate(w.t.Context()))
+		w.away = leader
+		written := w.startScript()
+		w.requireNewPod()
+		written()
+		require.NoError(w.t, leader.Join(w.t.Context()))
+		w.away = nil
+		w.requireNewPod()
+		w.unplugLast()
 	})
 	w.requireWhole()
 }

@@ -70,11 +70,7 @@ func (w *world) plug(p odlpods.Pod) odlpods.Plugged {
 	ctx, cancel := context.WithTimeout(w.t.Context(), afterFault)
 	defer cancel()
 	require.NoError(w.t, w.lab.ApplyPods(ctx, p))
-	plugged, err := w.lab.Plug(ctx, p)
-	for err != nil && ctx.Err() == nil {
-		w.t.Logf("%s: %v", p, err)
-		plugged, err = w.lab.Add(ctx, p)
-	}
+	plugged, err := w.lab.Retry(ctx, p, func(err error) { w.t.Log(err) })
 	require.NoError(w.t, err)
 	w.pods = append(w.pods, plugged)
 	return plugged
@@ -125,7 +121,7 @@ func (w *world) requireNewPod() {
 	begun := time.Now()
 	p := w.plug(w.newPod("shop", "host2"))
 	added := time.Since(begun)
-	require.NoError(w.t, w.lab.Reach(w.t.Context(), p.Pod, w.pods[1].Address))
+	require.NoError(w.t, w.lab.Answered(w.t.Context(), p.String(), w.pods[1].Address))
 	w.t.Logf("a new pod has its network after %.1f s, and is answered after %.1f s", added.Seconds(), time.Since(begun).Seconds())
 }
 
@@ -173,7 +169,7 @@ func (w *world) flow(most time.Duration, do func()) {
 
 func (w *world) leader() *odl.Controller {
 	w.t.Helper()
-	leader, err := odl.Leader(w.members, configShard)
+	leader, err := odl.Leader(w.members, odl.ConfigShard)
 	require.NoError(w.t, err)
 	return leader
 }
