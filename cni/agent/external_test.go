@@ -16,6 +16,7 @@ import (
 // TestWithoutKubernetes attaches containers for a caller without Kubernetes. The agent creates
 // and deletes their pods on the bridge.
 func TestWithoutKubernetes(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, impatient, "host1")
 	dir := w.agents["host1"].dir
 	a, b := w.sandbox("host1", "", "", "", "a0"), w.sandbox("host1", "", "", "", "b0")
@@ -159,6 +160,7 @@ func (w *world) testAskedFor(a, taken *sandbox) {
 }
 
 func TestBadInput(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, impatient, "host1")
 	p := w.pod("host1", 1, "web", "front")
 	allowSocket(t, "/run/none.sock")

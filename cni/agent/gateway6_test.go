@@ -24,6 +24,7 @@ const linkLocalHop = "fe80::253"
 // TestGatewayIPv6: by IPv6 pods leave by a gateway as by IPv4, if it has an IPv6 address, and by their node otherwise. The NIC of the
 // gateway is its own, and then shared.
 func TestGatewayIPv6(t *testing.T) {
+	t.Parallel()
 	w := dualWorld(t, "--node-network", "100.96.0.0/16,fd00:96::/64")
 	six, pods := addresses6{}, map[string]*sandbox{}
 	for i, host := range []string{"host1", "host2"} {

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +73,7 @@ func (w *exposeWorld) rejected(from, node string, port int) {
 // TestGatewayServices: a client outside reaches services by the load balancers of a gateway of OVN, at node ports and at
 // external addresses, by IPv4 and IPv6.
 func TestGatewayServices(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t)
 	north := network{"north", "10.33.75"}
 	w.connect("host1", "eth1", north)
@@ -167,11 +169,13 @@ func (w *exposeWorld) testGatewayEndpoints(s gatewaySide, cluster, local nodePor
 	w.answered(north, gateway, local, "pod-host1 "+client)
 
 	w.affinity("cluster", corev1.ServiceAffinityClientIP)
+	var tried tries
 	await(w.t, "a client keeps its endpoint", func() error {
-		first, err := w.ask(north, gateway, cluster.tcp)
+		within := tried.patience()
+		first, err := w.askWithin(within, north, gateway, cluster.tcp)
 		for n := 0; err == nil && n < 15; n++ {
 			var now string
-			if now, err = w.ask(north, gateway, cluster.tcp); err == nil && now != first {
+			if now, err = w.askWithin(within, north, gateway, cluster.tcp); err == nil && now != first {
 				err = fmt.Errorf("first %q, then %q", first, now)
 			}
 		}
@@ -292,37 +296,48 @@ func (w *exposeWorld) testGatewayKeepsOut(s gatewaySide, cluster, local nodePort
 	for _, inside := range s.inside {
 		w.ip(north, "route", "add", inside, "via", s.gateway)
 	}
+	errs := make([]error, len(s.spoofed))
+	var asked sync.WaitGroup
+	for i, from := range s.spoofed {
+		w.ip(north, "addr", "add", from, "dev", "lo", "nodad")
+		source := netip.AddrPortFrom(netip.MustParseAddr(from), port)
+		asked.Go(func() { errs[i] = w.noAnswerFromOutside(source, s.gateway, local.udp, cluster.udp) })
+	}
+	asked.Wait()
+	require.NoError(w.t, errors.Join(errs...))
 	for _, from := range s.spoofed {
-		spoofed := netip.MustParseAddr(from)
-		pretended := netip.PrefixFrom(spoofed, spoofed.BitLen()).String()
-		w.ip(north, "addr", "add", pretended, "dev", "lo", "nodad")
-		for _, to := range []int{local.udp, cluster.udp} {
-			require.NoError(w.t, w.lab.In(north, func() error {
-				conn, err := net.DialUDP("udp", &net.UDPAddr{IP: spoofed.AsSlice(), Port: port}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: to})
-				if err != nil {
-					return err
-				}
-				defer func() { _ = conn.Close() }()
-				if _, err := exchange(conn, time.Second); !errors.Is(err, os.ErrDeadlineExceeded) {
-					return fmt.Errorf("port %d answers %s: %w", to, from, err)
-				}
-				return nil
-			}))
-		}
-		w.ip(north, "addr", "del", pretended, "dev", "lo")
+		w.ip(north, "addr", "del", from, "dev", "lo")
 	}
 	require.NoError(w.t, answers.SetReadDeadline(time.Now().Add(time.Second)))
 	n, from, err := answers.ReadFrom(make([]byte, 64))
 	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "%d bytes of %s", n, from)
 	service, err := w.api.CoreV1().Services("default").Get(w.t.Context(), "cluster", metav1.GetOptions{})
 	require.NoError(w.t, err)
+	closed := []question{{north, s.pod("host1"), nodePorts{8080, 8080}}, {north, s.gateway, nodePorts{8080, 8080}}}
 	for _, address := range service.Spec.ClusterIPs {
 		if netip.MustParseAddr(address).Is4() == netip.MustParseAddr(s.client).Is4() {
-			w.silent(north, address, nodePorts{80, 80})
+			closed = append(closed, question{north, address, nodePorts{80, 80}})
 		}
 	}
-	w.silent(north, s.pod("host1"), nodePorts{8080, 8080})
-	w.silent(north, s.gateway, nodePorts{8080, 8080})
+	w.allSilent(closed...)
+}
+
+// noAnswerFromOutside fails unless a source in the network outside has no answer from ports of a gateway.
+func (w *exposeWorld) noAnswerFromOutside(source netip.AddrPort, gateway string, ports ...int) error {
+	return w.lab.In("north", func() error {
+		for _, to := range ports {
+			conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(source), &net.UDPAddr{IP: net.ParseIP(gateway), Port: to})
+			if err != nil {
+				return err
+			}
+			answer, err := exchange(conn, silence)
+			_ = conn.Close()
+			if !errors.Is(err, os.ErrDeadlineExceeded) {
+				return fmt.Errorf("port %d answers %s: %q: %w", to, source, answer, err)
+			}
+		}
+		return nil
+	})
 }
 
 // testGatewayPolicies: a policy sees the client or, if the gateway is the client, the gateway's address in its link, and
@@ -342,8 +357,7 @@ func (w *exposeWorld) testGatewayPolicies(s gatewaySide, cluster, local nodePort
 	}
 	_, err := api.Create(w.t.Context(), policy(), metav1.CreateOptions{})
 	require.NoError(w.t, err)
-	w.silent(north, gateway, cluster)
-	w.silent(north, gateway, local)
+	w.allSilent(question{north, gateway, cluster}, question{north, gateway, local})
 	_, err = api.Update(w.t.Context(), policy(netip.PrefixFrom(link, link.BitLen()).String()), metav1.UpdateOptions{})
 	require.NoError(w.t, err)
 	w.answered(north, gateway, cluster, all(s.link)...)

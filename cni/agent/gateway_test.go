@@ -247,6 +247,7 @@ func (w *world) blockOf(host string, is func(netip.Addr) bool) string {
 // TestGateway: a node becomes a gateway, on a NIC of its own and on one that the node uses too. Its pods leave by it with its address,
 // and so do pinned pods of another node. Nodes and pods reach each other as before. Afterwards nothing is left.
 func TestGateway(t *testing.T) {
+	t.Parallel()
 	w, pods := joined(t)
 	_, err := w.lab.Host("host1").VSCtl(t.Context(), "set", "Open_vSwitch", ".", "external_ids:ovn-bridge-mappings=physnet1:br-x")
 	require.NoError(t, err)

@@ -5,10 +5,8 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
@@ -22,6 +20,7 @@ import (
 // TestTwoGateways: two nodes are gateways with services, the second one on a NIC that the node uses too. Clients reach services by
 // both at once, also with the same source, and each gets its answers by the gateway that it asks.
 func TestTwoGateways(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t)
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host1", "host2")
@@ -59,9 +58,11 @@ func TestTwoGateways(t *testing.T) {
 	w.step("one of them ends", func() {
 		w.mustGateway("changed", "host1", "remove")
 		answers("host2")
+		var former []question
 		for _, s := range sides["host1"] {
-			w.silent("north", s.gateway, cluster)
+			former = append(former, question{"north", s.gateway, cluster})
 		}
+		w.allSilent(former...)
 	})
 }
 
@@ -153,6 +154,7 @@ func TestGatewayEgressIP(t *testing.T) {
 // TestSCTP: INIT chunks of a client outside arrive at endpoints, translated, by a node and by a gateway, by IPv4 and IPv6. The
 // userspace datapath of Open vSwitch 3.1 translates no ports of SCTP, so endpoints of the gateway listen on the node port.
 func TestSCTP(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t)
 	north := network{"north", "10.33.75"}
 	n := gatewayNIC{north, "host1", "eth1", false}
@@ -233,22 +235,5 @@ func (w *exposeWorld) arrives(pods map[string]sctp.Listener, from string, to net
 			}
 		}
 		return errors.New("none has arrived")
-	})
-}
-
-// silentTCP waits until a port does not answer.
-func (w *exposeWorld) silentTCP(from, node string, port int) {
-	w.t.Helper()
-	await(w.t, node+" does not answer over TCP", func() error {
-		conn, err := w.lab.Dial(within(w.t, time.Second), from, "tcp", net.JoinHostPort(node, strconv.Itoa(port)))
-		if err == nil {
-			_ = conn.Close()
-			return errors.New("it answers")
-		}
-		var timeout net.Error
-		if !errors.As(err, &timeout) || !timeout.Timeout() {
-			return err
-		}
-		return nil
 	})
 }

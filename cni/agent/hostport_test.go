@@ -36,6 +36,7 @@ var hosted = nodePorts{8000, 8000}
 // TestHostPorts: clients outside the cluster, nodes and pods reach a pod by its host ports as soon as its ADD has
 // succeeded. Its ports are not given to others, survive the agent, and end with the pod.
 func TestHostPorts(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t, "--host-ports", "8000-8100")
 	management, _ := w.management("host1")
 	near, far, edge := w.address("host1"), w.address("host2"), w.edge("host1")
@@ -192,9 +193,7 @@ func (w *exposeWorld) testHostPortsAndPolicies(near, edge string) {
 	inside, elsewhere := w.pods["host1"].inLab(), w.pods["host2"].inLab()
 	management, _ := w.management("host1")
 	w.isolate(networkingv1.PolicyTypeIngress)
-	for _, from := range []string{"central", inside} {
-		w.silent(from, near, hosted)
-	}
+	w.allSilent(question{"central", near, hosted}, question{inside, near, hosted})
 	w.answered("host1", near, hosted, "front "+management.String())
 	w.isolate(networkingv1.PolicyTypeIngress, outsider+"/32")
 	w.answered("central", near, hosted, "front "+outsider)
@@ -206,8 +205,7 @@ func (w *exposeWorld) testHostPortsAndPolicies(near, edge string) {
 	w.answered(inside, near, hosted, "front "+edge)
 
 	w.isolate(networkingv1.PolicyTypeEgress)
-	w.silent(inside, near, hosted)
-	w.silent(elsewhere, near, hosted)
+	w.allSilent(question{inside, near, hosted}, question{elsewhere, near, hosted})
 	w.answered("central", near, hosted, "front "+outsider)
 	w.isolate(networkingv1.PolicyTypeEgress, near+"/32")
 	w.answered(inside, near, hosted, "front "+edge)

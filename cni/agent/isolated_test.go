@@ -87,6 +87,7 @@ func (w *world) drops(host, chain string, do func()) {
 // TestIsolatedNode: a node and its own pods reach each other without NAT, in each isolated
 // namespace. Nobody else reaches anybody, not even through the node.
 func TestIsolatedNode(t *testing.T) {
+	t.Parallel()
 	w := isolatedWorld(t)
 	a1, b1 := w.run("host1", 1, "a", "a1"), w.run("host1", 2, "b", "b1")
 	a2, b2 := w.run("host2", 3, "a", "a2"), w.run("host2", 4, "b", "b2")

@@ -122,6 +122,7 @@ func (w *world) testMultusDefault(near, far *sandbox) {
 
 	_, err := near.multus(t.Context(), "STATUS", nil, near.ours())
 	require.NoError(t, err)
+	allowSocket(t, "/run/none.sock")
 	nowhere := object{"cniVersion": "1.1.0", "name": "coe-bridge", "plugins": []object{{"type": "coe-cni", "socket": "/run/none.sock"}}}
 	_, err = near.multus(t.Context(), "STATUS", nil, nowhere)
 	require.ErrorContains(t, err, "the node's agent is not running")

@@ -86,6 +86,7 @@ func (a addresses6) add(w *world, p *sandbox) {
 // TestNodeIPv6: by IPv6 nodes and pods reach each other without NAT, pods reach the outside with the address of their
 // node, and nodes and pods reach every service. The agent restores what is removed.
 func TestNodeIPv6(t *testing.T) {
+	t.Parallel()
 	w := dualWorld(t, "--node-network", "100.96.0.0/16,fd00:96::/64", "--no-masquerade", routed6+"/128")
 	six, pods := addresses6{}, map[string]*sandbox{}
 	for i, host := range []string{"host1", "host2"} {
@@ -209,6 +210,7 @@ func (w *world) heals6(six addresses6, pods map[string]*sandbox) {
 // TestIsolatedNodeIPv6: with isolated namespaces a node and its own pods reach each other by IPv6, and no others. The
 // node has the same address in each namespace.
 func TestIsolatedNodeIPv6(t *testing.T) {
+	t.Parallel()
 	w := dualWorld(t, "--isolation", "namespace")
 	six := addresses6{}
 	a1, b1 := six.run(w, "host1", 1, "a", "a1"), six.run(w, "host1", 2, "b", "b1")

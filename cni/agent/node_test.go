@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -62,11 +63,30 @@ func (w *world) ask(from string, to string, port int) (string, error) {
 	return w.lab.HTTPGet(w.t.Context(), from, "http://"+net.JoinHostPort(to, strconv.Itoa(port)))
 }
 
+// askWithin is ask for an answer within a time.
+func (w *world) askWithin(within time.Duration, from, to string, port int) (string, error) {
+	ctx, cancel := context.WithTimeout(w.t.Context(), within)
+	defer cancel()
+	return w.lab.HTTPGet(ctx, from, "http://"+net.JoinHostPort(to, strconv.Itoa(port)))
+}
+
+// tries counts the tries of a question.
+type tries int
+
+// patience returns how long the next try waits for an answer: twice as long as the one before. The packets of a try that began while
+// rules changed can be lost for seconds, and on a busy machine an answer needs long.
+func (n *tries) patience() time.Duration {
+	const first, most = time.Second / 2, 5
+	*n++
+	return first << min(*n-1, most)
+}
+
 // seen waits until who answers as expected.
 func (w *world) seen(from, to string, port int, want ...string) {
 	w.t.Helper()
+	var n tries
 	await(w.t, fmt.Sprintf("%s asks %s", from, to), func() error {
-		got, err := w.ask(from, to, port)
+		got, err := w.askWithin(n.patience(), from, to, port)
 		if err == nil && !slices.Contains(want, got) {
 			err = fmt.Errorf("answer %q, want one of %q", got, want)
 		}
@@ -136,6 +156,7 @@ func joined(t *testing.T) (w *world, pods map[string]*sandbox) {
 // address of their node. A machine outside that has routes reaches pods without NAT, and the other
 // way round with --no-masquerade. Nodes and pods reach every service.
 func TestNode(t *testing.T) {
+	t.Parallel()
 	w, pods := joined(t)
 	for _, host := range []string{"host1", "host2"} {
 		management, _ := w.management(host)

@@ -44,6 +44,7 @@ func (w *exposeWorld) isolate(direction networkingv1.PolicyType, blocks ...strin
 // except the programs of the pod's own node. A pod whose egress is isolated does not leave by a node port of
 // its own node, by IPv6 neither. An ipBlock with the addresses allows both. A forged source opens nothing.
 func TestNodePortsAndPolicies(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t)
 	for _, host := range []string{"host1", "host2"} {
 		w.putNode(host, "a", w.address(host), w.address6(host))
@@ -68,9 +69,7 @@ func TestNodePortsAndPolicies(t *testing.T) {
 	w.step("ingress is isolated", func() {
 		w.isolate(networkingv1.PolicyTypeIngress)
 		for _, from := range append(others, "central") {
-			w.silent(from, near, cluster)
-			w.silent(from, near, local)
-			w.silent(from, far, cluster)
+			w.allSilent(question{from, near, cluster}, question{from, near, local}, question{from, far, cluster})
 		}
 		_, as := w.management("host1")
 		w.answered("host1", near, cluster, "pod-host1 "+as.String())
@@ -86,9 +85,7 @@ func TestNodePortsAndPolicies(t *testing.T) {
 	w.step("an ipBlock sees the address of the node that was asked", func() {
 		w.answered("central", near, cluster, "pod-host1 "+edge)
 		w.answered(others[1], near, local, "pod-host1 "+edge)
-		w.silent("host2", near, local)
-		w.silent("central", near, local)
-		w.silent("central", far, cluster)
+		w.allSilent(question{"host2", near, local}, question{"central", near, local}, question{"central", far, cluster})
 	})
 	w.step("an ipBlock sees the address of a node that is the client of a local port", func() {
 		w.isolate(networkingv1.PolicyTypeIngress, far+"/32")
@@ -112,8 +109,7 @@ func (w *exposeWorld) testIsolatedEgress(s side, beyond nodePorts) {
 	w.isolate(networkingv1.PolicyTypeEgress, "0.0.0.0/0", "::/0")
 	w.answered(inside, near, beyond, "pod-host2 "+s.edges["host1"])
 	w.isolate(networkingv1.PolicyTypeEgress)
-	w.silent(inside, near, beyond)
-	w.silent(inside, far, beyond)
+	w.allSilent(question{inside, near, beyond}, question{inside, far, beyond})
 	w.seen(inside, near, 8080, "host1 "+s.pod("host1"))
 	_, err := w.lab.Exec(w.t.Context(), inside, "ping", "-n", "-c", "1", "-W", "5", near)
 	require.NoError(w.t, err)
@@ -150,7 +146,7 @@ func (w *exposeWorld) forgedAt(at nodePorts, family, to string, sources ...strin
 		w.ip("central", append([]string{"addr", "add", from, "dev", "lo"}, atOnce...)...)
 		w.ip("central", "route", "replace", to, "dev", "underlay", "src", from)
 		w.dropsForged("host1", family, from, func() {
-			_, err := w.askUDP("central", to, at.udp)
+			_, err := w.askUDP(silence, "central", to, at.udp)
 			require.ErrorIs(w.t, err, os.ErrDeadlineExceeded)
 		})
 		w.ip("central", "route", "del", to)
@@ -161,6 +157,7 @@ func (w *exposeWorld) forgedAt(at nodePorts, family, to string, sources ...strin
 // TestNodePortAsEndpoint: a service whose endpoint is its own node port leads to the node, and not to the
 // service again.
 func TestNodePortAsEndpoint(t *testing.T) {
+	t.Parallel()
 	w := newExposeWorld(t)
 	at := w.expose("circle", corev1.ServiceExternalTrafficPolicyCluster, "host1")
 	w.answered("central", w.address("host1"), at, "pod-host1 "+w.edge("host1"))

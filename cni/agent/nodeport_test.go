@@ -181,14 +181,14 @@ func (w *exposeWorld) putSlice(service, name string, family discoveryv1.AddressT
 	require.NoError(w.t, err)
 }
 
-// askUDP sends a datagram, and returns the answer.
-func (w *exposeWorld) askUDP(from, to string, port int) (string, error) {
+// askUDP sends a datagram, and returns the answer that comes within a time.
+func (w *exposeWorld) askUDP(within time.Duration, from, to string, port int) (string, error) {
 	conn, err := w.lab.Dial(w.t.Context(), from, "udp", net.JoinHostPort(to, strconv.Itoa(port)))
 	if err != nil {
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	return exchange(conn, time.Second)
+	return exchange(conn, within)
 }
 
 func exchange(conn net.Conn, within time.Duration) (string, error) {
@@ -207,8 +207,9 @@ func exchange(conn net.Conn, within time.Duration) (string, error) {
 func (w *exposeWorld) answered(from, node string, at nodePorts, want ...string) {
 	w.t.Helper()
 	w.seen(from, node, at.tcp, want...)
+	var n tries
 	await(w.t, fmt.Sprintf("%s asks %s over UDP", from, node), func() error {
-		got, err := w.askUDP(from, node, at.udp)
+		got, err := w.askUDP(n.patience(), from, node, at.udp)
 		if err == nil && !slices.Contains(want, got) {
 			err = fmt.Errorf("answer %q, want one of %q", got, want)
 		}
@@ -285,6 +286,7 @@ func (w *exposeWorld) sides() []side {
 // node, over TCP and UDP, by IPv4 and IPv6. With the policy Local they reach the endpoints on the node, which see the
 // address of a client outside.
 func TestNodePorts(t *testing.T) {
+	t.Parallel()
 	w := newDualExposeWorld(t)
 	cluster := w.expose("cluster", corev1.ServiceExternalTrafficPolicyCluster, "host1", "host2")
 	local := w.expose("local", corev1.ServiceExternalTrafficPolicyLocal, "host2")
@@ -401,9 +403,8 @@ func (w *exposeWorld) testReached(s side, cluster, local nodePorts) {
 	w.answered(w.pods["host1"].inLab(), s.address("host2"), local, "pod-host2 "+s.other)
 	w.answered(w.pods["host2"].inLab(), s.address("host2"), local, "pod-host2 "+s.edges["host2"])
 	w.answered("central", s.address("host2"), local, "pod-host2 "+s.outsider)
-	for _, from := range []string{"central", "host2", w.pods["host1"].inLab()} {
-		w.silent(from, s.address("host1"), local)
-	}
+	here := s.address("host1")
+	w.allSilent(question{"central", here, local}, question{"host2", here, local}, question{w.pods["host1"].inLab(), here, local})
 }
 
 // testLargeReply: the link to the outside has a smaller MTU than the links of pods, and the pod learns it. By IPv6 only the
@@ -455,8 +456,7 @@ func (w *exposeWorld) testMovedEndpoint(s side, local nodePorts) {
 	w.endpoints("local", "host1")
 	w.answered("central", s.address("host1"), local, "pod-host1 "+s.outsider)
 	w.answered("host2", s.address("host1"), local, "pod-host1 "+s.address("host2"))
-	w.silent("central", s.address("host2"), local)
-	w.silent("host1", s.address("host2"), local)
+	w.allSilent(question{"central", s.address("host2"), local}, question{"host1", s.address("host2"), local})
 	_, err = exchange(conn, time.Second)
 	require.ErrorIs(w.t, err, os.ErrDeadlineExceeded, "the former endpoint gets nothing more")
 	w.endpoints("local", "host1", "host2")
@@ -490,9 +490,9 @@ func (w *exposeWorld) testDirect(at nodePorts, edges map[string]string) {
 	}
 	anyOf2 := func(string, int) string { return "node-any-of-2" }
 	leads(anyOf2)
-	seen := map[string]bool{}
+	seen, n := map[string]bool{}, tries(0)
 	await(t, "both endpoints answer", func() error {
-		got, err := w.askUDP("central", w.address("host1"), at.udp)
+		got, err := w.askUDP(n.patience(), "central", w.address("host1"), at.udp)
 		if seen[got] = err == nil; err == nil && len(seen) < 2 {
 			err = fmt.Errorf("seen %v", seen)
 		}
@@ -689,34 +689,6 @@ func (w *exposeWorld) restrict(service string, ranges ...string) {
 	s.Spec.LoadBalancerSourceRanges = ranges
 	_, err = api.Update(w.t.Context(), s, metav1.UpdateOptions{})
 	require.NoError(w.t, err)
-}
-
-// silent waits until neither port answers a client.
-func (w *exposeWorld) silent(from, node string, at nodePorts) {
-	w.t.Helper()
-	await(w.t, node+" does not answer", func() error {
-		conn, err := w.lab.Dial(within(w.t, time.Second), from, "tcp", net.JoinHostPort(node, strconv.Itoa(at.tcp)))
-		if err == nil {
-			_ = conn.Close()
-			return errors.New("it answers")
-		}
-		if !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		switch _, err := w.askUDP(from, node, at.udp); {
-		case err == nil:
-			return errors.New("it answers over UDP")
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return err
-		}
-		return nil
-	})
-}
-
-func within(t *testing.T, d time.Duration) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 // lacks fails if the nftables of a host contain a text.

@@ -118,6 +118,7 @@ func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 // bridge confirms the pod, and is undone after a timeout. A lost OpenDaylight is reported and
 // does not affect attached pods.
 func TestOpenDaylightInProcess(t *testing.T) {
+	t.Parallel()
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
 	bridge := newFakeBridge(t, oneAddress)
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
@@ -158,32 +159,44 @@ func TestOpenDaylightInProcess(t *testing.T) {
 
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 	require.NoError(t, w.left("host1", a.dir).is(0))
-	within, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	failed := a.call(within, call.Add, p)
-	require.EqualValues(t, types.ErrTryAgainLater, failed.Code)
+	failed := w.addFails(a, p, "it has no connection to tcp:"+managerAt)
 	require.Contains(t, failed.Msg, "web/front")
-	require.Contains(t, failed.Details, "it has no connection to tcp:"+managerAt)
 	require.NoError(t, w.left("host1", a.dir).is(0))
 	p.nothingIn()
 
 	w.openDaylight("host1")
 	await(t, "OpenDaylight is there again", func() error { return w.notReady(a) })
-	within, cancel = context.WithTimeout(t.Context(), 3*time.Second)
-	defer cancel()
-	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to program interface web:front of port tap0a1b2c3d-4e")
+	_ = w.addFails(a, p, "wait for the network to program interface web:front of port tap0a1b2c3d-4e")
 	require.NoError(t, w.left("host1", a.dir).is(0))
 
 	bridge.say <- true // of the former port
 	_, err = a.uplink.Await(t.Context(), func(r *uplink.Record) bool { return r.Confirmed })
 	require.NoError(t, err)
-	within, cancel = context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	require.Contains(t, a.call(within, call.Add, p).Details, "wait for the network to remove interface web:front")
+	_ = w.addFails(a, p, "wait for the network to remove interface web:front")
 	bridge.follow(w)
 	require.Greater(t, w.failAdds(a, p), 10, "there are steps")
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 	require.NoError(t, w.left("host1", a.dir).is(0))
+}
+
+// addFails adds a pod until the call fails with a text in its details. Each try has more time than the one before, because on a busy
+// machine the agent needs long until it waits for what is missing.
+func (w *world) addFails(a *inProcess, p *sandbox, text string) (failed *types.Error) {
+	w.t.Helper()
+	deadline := time.Second
+	await(w.t, "ADD fails: "+text, func() error {
+		ctx, cancel := context.WithTimeout(w.t.Context(), deadline)
+		defer cancel()
+		deadline *= 2
+		failed = a.call(ctx, call.Add, p)
+		require.NotNil(w.t, failed)
+		require.EqualValues(w.t, types.ErrTryAgainLater, failed.Code, "%v", failed)
+		if !strings.Contains(failed.Details, text) {
+			return failed
+		}
+		return nil
+	})
+	return failed
 }
 
 // follow confirms the pod while the switch has its port, until the test ends.

@@ -105,11 +105,13 @@ func (w *world) rackPorts(vlan string) map[string]string {
 // TestPhysicalNetwork: pods on two nodes and a machine reach each other over a VLAN, and without a tag. Nothing else comes in or
 // goes out.
 func TestPhysicalNetwork(t *testing.T) {
+	t.Parallel()
 	testPhysicalNetwork(t, ovn.LayoutELAN)
 }
 
 // TestPhysicalNetworkOfLayoutNode is TestPhysicalNetwork with a switch for each node.
 func TestPhysicalNetworkOfLayoutNode(t *testing.T) {
+	t.Parallel()
 	testPhysicalNetwork(t, ovn.LayoutNode)
 }
 

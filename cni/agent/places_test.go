@@ -1,11 +1,8 @@
 package agent_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net"
 	"os/exec"
 	"slices"
 	"testing"
@@ -93,14 +90,13 @@ func (w *exposeWorld) place(service string, endpoints ...endpointOn) {
 func (w *exposeWorld) reaches(from, service string, pods ...string) {
 	w.t.Helper()
 	slices.Sort(pods)
-	for protocol, ask := range map[string]func() (string, error){
-		"tcp": func() (string, error) { return w.ask(from, service, 80) },
-		"udp": func() (string, error) { return w.askUDP(from, service, 80) },
-	} {
+	for protocol, ask := range map[string]func(time.Duration, string, string, int) (string, error){"tcp": w.askWithin, "udp": w.askUDP} {
+		var n tries
 		await(w.t, fmt.Sprintf("%s reaches %s over %s: %s", from, service, protocol, pods), func() error {
 			var seen []string
+			within := n.patience()
 			for range 20 {
-				answer, err := ask()
+				answer, err := ask(within, from, service, 80)
 				if err != nil {
 					return err
 				}
@@ -119,23 +115,6 @@ func (w *exposeWorld) reaches(from, service string, pods ...string) {
 			return nil
 		})
 	}
-}
-
-// dropped waits until connections of a client to a service have no answer.
-func (w *exposeWorld) dropped(from, service string) {
-	w.t.Helper()
-	await(w.t, from+" has no answer from "+service, func() error {
-		ctx, cancel := context.WithTimeout(w.t.Context(), time.Second)
-		defer cancel()
-		conn, err := w.lab.Dial(ctx, from, "tcp", net.JoinHostPort(service, "80"))
-		if err == nil {
-			return errors.Join(errors.New("it connects"), conn.Close())
-		}
-		if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() {
-			return err
-		}
-		return nil
-	})
 }
 
 // versions returns the versions of the rows of a northbound table by UUID. A row gets another version with
@@ -163,6 +142,7 @@ func (w *exposeWorld) versions(table string) map[string]string {
 // TestPlaces: with internalTrafficPolicy Local, pods reach the endpoints on their node. With hints, pods
 // reach the endpoints for their zone. Programs of nodes are like pods with internalTrafficPolicy Local.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	w := newExposeWorld(t)
 	w.zone("host1", "a")
 	w.zone("host2", "b")
@@ -184,14 +164,14 @@ func TestPlaces(t *testing.T) {
 			w.reaches(from, local, name2)
 		}
 		for _, from := range []string{pod1, "host1"} {
-			w.dropped(from, local)
+			w.silentTCP(from, local, 80)
 		}
 		w.place("local", on1)
 		for _, from := range []string{pod1, "host1"} {
 			w.reaches(from, local, name1)
 		}
 		for _, from := range []string{pod2, "host2"} {
-			w.dropped(from, local)
+			w.silentTCP(from, local, 80)
 		}
 	})
 	w.step("an endpoint is a program of a node", func() {
@@ -201,7 +181,7 @@ func TestPlaces(t *testing.T) {
 		}
 		w.endpointsAt("local", w.address("host2"))
 		w.reaches("host2", local, "host2")
-		w.dropped("host1", local)
+		w.silentTCP("host1", local, 80)
 	})
 	w.step("no endpoint", func() {
 		w.endpointsAt("local")
