@@ -97,7 +97,7 @@ func TestListOfStreams(t *testing.T) {
 		}
 	}
 	require.Equal(t, 404, b.do("HEAD", "/rests/streams/none", "").status)
-	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, 20*time.Second, 10*time.Millisecond, "nobody keeps a place")
+	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, time.Minute, 10*time.Millisecond, "nobody keeps a place")
 }
 
 // OPTIONS lists the methods of every resource. HEAD answers as GET, without the body.

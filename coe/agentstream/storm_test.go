@@ -119,13 +119,13 @@ func runStorm(t *testing.T, seed uint64) {
 	}
 	close(quiet)
 	for _, a := range agents {
-		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(s.want(a.node), a.now()) }, 20*time.Second, 10*time.Millisecond, a.node)
+		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(s.want(a.node), a.now()) }, time.Minute, 10*time.Millisecond, a.node)
 	}
 	const tree = "/rests/data/coe-agent:interfaces"
 	require.Eventually(t, func() bool {
 		first := replicas[0].get(tree)
 		return replicas[1].get(tree) == first && replicas[2].get(tree) == first
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // disturb makes a replica list again, or pauses it.

@@ -54,12 +54,12 @@ func TestDeferred(t *testing.T) {
 
 	b.set(func() { delete(b.models, "slow") })
 	l.Mark("slow")
-	require.Eventually(t, func() bool { return b.deferred.Load() >= 2 }, 5*time.Second, time.Millisecond, "it is repeated")
+	require.Eventually(t, func() bool { return b.deferred.Load() >= 2 }, time.Minute, time.Millisecond, "it is repeated")
 	b.set(func() { b.models["other"] = podOf("other", "10.0.0.2") })
 	l.Mark("other")
 	require.Eventually(t, func() bool {
 		return l.Has("other", netvirt.Interface{Name: "other:pod"}.Key()) != nil
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	st := l.Status()
 	require.False(t, st.InSync)
 	require.True(t, st.Peer.OK)
@@ -68,7 +68,7 @@ func TestDeferred(t *testing.T) {
 	require.Nil(t, l.Has("slow", netvirt.ELANInstance{Name: "192.168.0.1:slow"}.Key()))
 
 	b.ready.Store(true)
-	require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
 	require.Nil(t, l.Has("slow", slow))
 	have, err := b.Read(t.Context())
 	require.NoError(t, err)

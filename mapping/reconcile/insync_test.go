@@ -56,6 +56,6 @@ func TestNamespaceUnknown(t *testing.T) {
 	before := w.writes.Load()
 	require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{Old: w.models["a"][damaged.Key()], New: damaged}}))
 	w.changed()
-	require.Eventually(t, func() bool { return w.writes.Load() > before }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return w.writes.Load() > before }, time.Minute, time.Millisecond)
 	w.requireInSync(t, l)
 }

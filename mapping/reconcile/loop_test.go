@@ -194,7 +194,7 @@ func (w *world) awaitInSync(t *testing.T, l *reconcile.Loop) {
 			}
 		})
 		return st.InSync && all
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 func (w *world) requireInSync(t *testing.T, l *reconcile.Loop) {
@@ -243,7 +243,7 @@ func TestLeftoversGoWhenComplete(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return len(m) == 3
-	}, 5*time.Second, time.Millisecond, "what is missing is made at once")
+	}, time.Minute, time.Millisecond, "what is missing is made at once")
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, left, m[left.Key()], "nothing is removed")
 	require.Equal(t, kept, m[kept.Key()], "nothing is changed")
@@ -265,7 +265,7 @@ func TestInSyncAfterComplete(t *testing.T) {
 		return slices.ContainsFunc(l.Status().Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == s && one.InSync })
 	}
 	l.Mark("a", "gone")
-	require.Eventually(t, func() bool { return compared("a") && compared("gone") && compared(netvirt.Cluster) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return compared("a") && compared("gone") && compared(netvirt.Cluster) }, time.Minute, time.Millisecond)
 	w.set(func() { w.complete = true })
 	require.False(t, l.Status().InSync)
 	l.Mark(netvirt.Cluster, "a", "gone")
@@ -280,7 +280,7 @@ func TestInSyncAfterComplete(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st := l.Status()
 		return slices.ContainsFunc(st.Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == "gone" && one.Objects == 0 && one.InSync })
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	w.set(func() { w.complete = true })
 	require.False(t, l.Status().InSync)
 	l.Mark(netvirt.Cluster, "a")
@@ -317,7 +317,7 @@ func TestNameOfOtherPodWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return m[other.Key()] != nil
-	}, 5*time.Second, time.Millisecond, "what is new is made at once")
+	}, time.Minute, time.Millisecond, "what is new is made at once")
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, before, m, "the one's interface is not given the other's address")
 
@@ -345,7 +345,7 @@ func TestNewPodWithACLsWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return m[netvirt.Interface{Name: "open:pod"}.Key()] != nil
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, old, m[old.Key()])
 	for _, o := range []netvirt.Object{netvirt.Interface{Name: "a:pod"}, netvirt.InterfaceACL{Interface: "a:pod"}, netvirt.VPNInterface{Name: "a:pod"}} {
@@ -373,7 +373,7 @@ func TestBackendFails(t *testing.T) {
 	w.set(func() { w.failing = errors.New("no route to host") })
 	w.want("a", 5)
 	l.Mark("a")
-	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, time.Minute, time.Millisecond)
 	require.Contains(t, l.Status().Peer.LastError, "no route to host")
 	require.False(t, l.Status().InSync)
 	w.set(func() { w.failing = nil })
@@ -391,7 +391,7 @@ func TestBackendFailsForOneScope(t *testing.T) {
 	w.set(func() { w.unable = "b" })
 	w.want("b", 2)
 	l.Mark("b")
-	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, time.Minute, time.Millisecond)
 	since := l.Status().Peer.Since
 	for n := 2; n < 5; n++ {
 		w.want("a", n)
@@ -399,7 +399,7 @@ func TestBackendFailsForOneScope(t *testing.T) {
 		require.Eventually(t, func() bool {
 			m, err := w.Backend.Read(t.Context())
 			return err == nil && len(m) == n+1
-		}, 5*time.Second, time.Millisecond)
+		}, time.Minute, time.Millisecond)
 	}
 	require.Equal(t, since, l.Status().Peer.Since, "it has not turned meanwhile")
 	w.set(func() { w.unable = "" })
@@ -462,7 +462,7 @@ func TestExternalWriter(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, err := w.Backend.Read(t.Context())
 		return err == nil && len(m) == 3
-	}, 5*time.Second, time.Millisecond, "missing objects are created, and unwanted objects are removed")
+	}, time.Minute, time.Millisecond, "missing objects are created, and unwanted objects are removed")
 	w.requireInSync(t, l)
 }
 

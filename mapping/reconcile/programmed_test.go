@@ -62,7 +62,7 @@ func TestProgrammedAfterLostAnswer(t *testing.T) {
 	next := func() (r programmed) {
 		select {
 		case r = <-told:
-		case <-time.After(5 * time.Second):
+		case <-time.After(time.Minute):
 			require.FailNow(t, "nothing was programmed")
 		}
 		return r

@@ -49,7 +49,7 @@ func requireNoProblem(t *testing.T, l *reconcile.Loop) {
 			}
 		}
 		return true
-	}, 5*time.Second, 10*time.Millisecond, "problems stay: %v", l.Status().Scopes)
+	}, time.Minute, 10*time.Millisecond, "problems stay: %v", l.Status().Scopes)
 }
 
 // awaitProblems waits until the loop is in sync and a scope has problems, and returns them.
@@ -62,7 +62,7 @@ func awaitProblems(t *testing.T, l *reconcile.Loop) (all []coe.Problem) {
 			all = append(all, s.Problems...)
 		}
 		return st.InSync && len(all) > 0
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return all
 }
 
@@ -76,7 +76,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.requireInSync(t, l)
 		w.set(func() { w.models["a"] = podOf("a", "10.0.0.5") })
 		l.Mark("a")
-		require.Eventually(t, func() bool { return len(l.Status().Scopes) == 3 && l.Status().InSync }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return len(l.Status().Scopes) == 3 && l.Status().InSync }, time.Minute, time.Millisecond)
 		w.set(func() { w.models["z"] = nil })
 		l.Mark("z")
 		requireNoProblem(t, l)
@@ -87,7 +87,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.models["a"] = podOf("a", "10.0.0.5")
 		l, _ := w.start(t)
 		l.Mark("a")
-		require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
 		w.set(func() { w.models[netvirt.Cluster] = transit() })
 		l.Mark(netvirt.Cluster)
 		requireNoProblem(t, l)
@@ -102,7 +102,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.models["a"] = m
 		l, _ := w.start(t)
 		l.Mark("a")
-		require.Eventually(t, func() bool { return l.Status().InSync }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
 		w.set(func() { w.models["a"] = podOf("a", "10.0.0.5") })
 		l.Mark("a")
 		requireNoProblem(t, l)
@@ -166,7 +166,7 @@ func TestRejectedDeletion(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st := l.Status()
 		return st.InSync && len(st.Scopes) == 2 && len(st.Scopes[1].Problems) == 1
-	}, 5*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	have, err := w.Backend.Read(t.Context())
 	require.NoError(t, err)
 	w.set(func() {

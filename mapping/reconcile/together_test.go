@@ -44,7 +44,7 @@ func TestMarkedTogether(t *testing.T) {
 	for range 300 {
 		w.mark("a", "b", "c")
 		require.Equal(t, 3, <-batches)
-		require.Eventually(t, func() bool { return len(w.lag()) == 0 }, 5*time.Second, time.Microsecond)
+		require.Eventually(t, func() bool { return len(w.lag()) == 0 }, time.Minute, time.Microsecond)
 	}
 	cancel()
 	<-done

@@ -74,7 +74,7 @@ func TestAbandoned(t *testing.T) {
 	require.Equal(t, []string{Begin, Changed, Changed, Complete}, names)
 	require.NotEmpty(t, s.stored.Streams())
 	followed.Close()
-	require.Eventually(t, func() bool { return len(s.stored.Streams()) == 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.stored.Streams()) == 0 }, time.Minute, time.Millisecond)
 
 	write(tree.Edit{Op: tree.Delete})
 	followed, found = s.Open("pod:coe", id)

@@ -84,7 +84,7 @@ func TestChangedIsTheSameForAll(t *testing.T) {
 	two := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
 	require.Equal(t, last, two.Changed(s.coe))
 	last = write(t, two, func(tx *Tx) { tx.Put(s.coe, nil, []byte(`{}`)) })
-	require.Eventually(t, func() bool { return one.Changed(s.coe) == last }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return one.Changed(s.coe) == last }, time.Minute, time.Millisecond)
 }
 
 // Writers who go by what changed last lose no change, whatever and wherever it is.

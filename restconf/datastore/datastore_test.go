@@ -341,7 +341,7 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	put(t, d, s.pods, "a", `1`)
 	require.NoError(t, d.Close())
 	require.ErrorIs(t, <-followed, ErrClosed)
-	require.Eventually(t, func() bool { return ourGoroutines() == "" }, 5*time.Second, 10*time.Millisecond, ourGoroutines())
+	require.Eventually(t, func() bool { return ourGoroutines() == "" }, time.Minute, 10*time.Millisecond, ourGoroutines())
 }
 
 // ourGoroutines are the stacks of the goroutines of this package, except the tests'

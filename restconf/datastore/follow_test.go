@@ -122,8 +122,8 @@ func TestFollowAfterCompaction(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		return d.Update(t.Context(), func(tx *Tx) error { tx.Put(s.pods, []string{"y"}, []byte(`1`)); return nil }) == nil
-	}, 10*time.Second, 50*time.Millisecond)
-	require.Eventually(t, func() bool { return other.Get(s.pods, "y") != nil }, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return other.Get(s.pods, "y") != nil }, time.Minute, 10*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-followed, context.Canceled)
 }

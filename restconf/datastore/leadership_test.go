@@ -84,7 +84,7 @@ func TestCandidateLosesItsLease(t *testing.T) {
 		require.NoError(t, err)
 		candidate = clientv3.LeaseID(resp.Kvs[0].Lease)
 		return candidate != first.session.Lease()
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	_, err = a.client.Revoke(t.Context(), candidate)
 	require.NoError(t, err)
 	require.ErrorIs(t, <-waiting, ErrUnavailable)
@@ -115,7 +115,7 @@ func TestHeld(t *testing.T) {
 	require.Eventually(t, func() bool {
 		err = l.Held(t.Context())
 		return err != nil
-	}, 5*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.ErrorIs(t, err, ErrDeposed)
 	<-l.Lost
 }
