@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/url"
 	"os"
 	"os/exec"
@@ -24,6 +23,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
+	"github.com/coe-bridge/coe-bridge/test/lab/port"
 )
 
 const (
@@ -65,6 +65,7 @@ func Serve() (served bool, err error) {
 		return true, err
 	}
 	if paths := strings.Split(os.Getenv(tlsEnv), ":"); len(paths) == 3 {
+		c.SocketOpts.ReusePort = true // the port is reserved
 		c.ClientTLSInfo = transport.TLSInfo{TrustedCAFile: paths[0], CertFile: paths[1], KeyFile: paths[2], ClientCertAuth: true}
 	}
 	client, peer := []url.URL{*at}, []url.URL{peerURL(name)}
@@ -89,15 +90,6 @@ func Serve() (served bool, err error) {
 func clientURL(name string) url.URL { return url.URL{Scheme: "unix", Host: name + "-client:0"} }
 func peerURL(name string) url.URL   { return url.URL{Scheme: "unix", Host: name + "-peer:0"} }
 
-// freeURL returns a URL with a free port of loopback.
-func freeURL() (url.URL, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return url.URL{}, fmt.Errorf("find a port for etcd: %w", err)
-	}
-	return url.URL{Scheme: "https", Host: l.Addr().String()}, l.Close()
-}
-
 // Cluster is a cluster of servers.
 type Cluster struct {
 	Members []*Member
@@ -110,6 +102,7 @@ type Member struct {
 	cluster *Cluster
 	name    string
 	clients url.URL
+	port    *port.Port     // of clients with TLS; nil for unix sockets
 	process *child.Process // nil while it does not run
 }
 
@@ -132,9 +125,10 @@ func run(ctx context.Context, members int, files *TLS) (*Cluster, error) {
 		m := &Member{cluster: c, name: fmt.Sprintf("m%d", i)}
 		m.clients = clientURL(m.name)
 		if files != nil {
-			if m.clients, err = freeURL(); err != nil {
+			if m.port, err = port.Reserve(); err != nil {
 				return nil, errors.Join(err, c.Close())
 			}
+			m.clients = url.URL{Scheme: "https", Host: m.port.String()}
 		}
 		c.Members = append(c.Members, m)
 	}
@@ -151,10 +145,14 @@ func run(ctx context.Context, members int, files *TLS) (*Cluster, error) {
 
 // Close kills the servers and removes their data.
 func (c *Cluster) Close() error {
+	var errs []error
 	for _, m := range c.Members {
 		m.Kill()
+		if m.port != nil {
+			errs = append(errs, m.port.Release())
+		}
 	}
-	return os.RemoveAll(c.dir)
+	return errors.Join(append(errs, os.RemoveAll(c.dir))...)
 }
 
 // Endpoints returns the members' addresses in the form of --etcd-endpoints.

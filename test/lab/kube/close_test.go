@@ -103,14 +103,3 @@ func ended(pid int) bool {
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return strings.HasPrefix(state, "Z")
 }
-
-func TestReservedPort(t *testing.T) {
-	p, err := reservePort()
-	require.NoError(t, err)
-	_, err = net.Dial("tcp", p.String())
-	require.ErrorIs(t, err, syscall.ECONNREFUSED, "nobody listens")
-	_, err = net.Listen("tcp", p.String())
-	require.ErrorIs(t, err, syscall.EADDRINUSE, "nobody else gets it")
-	require.NoError(t, p.release())
-	require.NoError(t, p.release())
-}

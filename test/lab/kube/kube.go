@@ -22,6 +22,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/port"
 )
 
 // Config configures a control plane. The zero value is etcd and an API server that allows everything
@@ -53,7 +55,7 @@ type ControlPlane struct {
 	config Config
 	binary string
 	dir    string
-	port   *port
+	port   *port.Port
 	pki    *pki
 	client *kubernetes.Clientset
 }
@@ -96,7 +98,7 @@ func (c *ControlPlane) prepare() error {
 	if err := os.Mkdir(c.LogDir(), 0o755); err != nil {
 		return err
 	}
-	if c.port, err = reservePort(); err != nil {
+	if c.port, err = port.Reserve(); err != nil {
 		return err
 	}
 	if c.pki, err = newPKI(c.dir); err != nil {
@@ -125,7 +127,7 @@ func (c *ControlPlane) Close() error {
 		errs = append(errs, p.Kill())
 	}
 	if c.port != nil {
-		errs = append(errs, c.port.release())
+		errs = append(errs, c.port.Release())
 	}
 	if c.dir != "" {
 		errs = append(errs, os.RemoveAll(c.dir))

@@ -53,7 +53,7 @@ func (c *ControlPlane) apiServerArgs() []string {
 		"--etcd-servers=unix://" + etcdSocket,
 		"--etcd-compaction-interval=0", // tests compact
 		"--bind-address=" + c.port.Addr().String(),
-		"--secure-port=" + c.port.number(),
+		"--secure-port=" + c.port.Number(),
 		"--permit-port-sharing", // with the reservation
 		"--advertise-address=" + advertised,
 		"--tls-cert-file=" + certificateFile,
