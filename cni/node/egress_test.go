@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,11 +74,17 @@ func (r *router) run(args ...string) string {
 
 var counted = regexp.MustCompile(`packets \d+`)
 
-// seen requires how many packets the outside has seen from the pod, and from the egress address.
+// seen waits until the outside has seen so many packets from the pod, and from the egress address.
 func (r *router) seen(pod, egress string) {
 	r.t.Helper()
-	out := r.run("ip", "netns", "exec", r.outside, "nft", "list", "chain", "ip", "t", "in")
-	require.Equal(r.t, []string{"packets " + pod, "packets " + egress}, counted.FindAllString(out, -1))
+	want := []string{"packets " + pod, "packets " + egress}
+	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) { // a packet can wait for the address of a neighbour
+		got := counted.FindAllString(r.run("ip", "netns", "exec", r.outside, "nft", "list", "chain", "ip", "t", "in"), -1)
+		if slices.Equal(want, got) {
+			return
+		}
+		require.True(r.t, time.Now().Before(deadline), "want %v, got %v", want, got)
+	}
 }
 
 // send sends a datagram from the pod.
@@ -170,13 +177,15 @@ func TestPacketsOfLinks(t *testing.T) {
 	s := egress.New(r.ns)
 	t.Cleanup(s.Close)
 	require.NoError(t, s.Sync(at, key, egress.State{Links: linksOf(part)}))
+	var answer bridge.Answer
 	count := func() uint64 {
-		var answer bridge.Answer
-		require.NoError(t, links.Inside(r.ns, func() error {
-			answer = bridge.Ask(t.Context(), bridge.Question{Node: at.Addr(), Port: port, Key: key, Count: true})
-			return nil
-		}))
-		require.True(t, answer.Answered)
+		require.Eventually(t, func() bool { // on a busy machine an answer can come too late
+			err := links.Inside(r.ns, func() error {
+				answer = bridge.Ask(t.Context(), bridge.Question{Node: at.Addr(), Port: port, Key: key, Count: true})
+				return nil
+			})
+			return err == nil && answer.Answered
+		}, time.Minute, time.Millisecond)
 		require.Len(t, answer.Received, 1)
 		return answer.Received[part.Addresses[0].Name]
 	}
