@@ -108,8 +108,8 @@ func TestPorts(t *testing.T) {
 	require.Equal(t, []int{1, 1, 1}, []int{translated, bound, installed})
 
 	t.Run("a later one does not know the times", func(t *testing.T) {
-		later, _ := follow(t, cfg)
-		times := later.await(t, p.iface(), func(times ovn.PortTimes) bool { return times.Installed != 0 })
+		later, _ := follow(t, cfg) // it reads one database before the other
+		times := later.await(t, p.iface(), func(times ovn.PortTimes) bool { return times.Written != 0 && times.Bound != 0 && times.Installed != 0 })
 		require.Equal(t, ovn.PortTimes{Written: ovn.Past, Translated: ovn.Past, Bound: ovn.Past, Installed: ovn.Past}, times)
 		require.True(t, times.Bound.Time().IsZero())
 	})
@@ -165,6 +165,7 @@ func podModel(p livePod) netvirt.Model {
 
 // TestServers: each member of a cluster says which part it has.
 func TestServers(t *testing.T) {
+	t.Parallel()
 	cluster := ovsdb.StartCluster(t)
 	cfg := ovn.Config{Endpoints: cluster.Endpoints(), TLS: cluster.TLS()}
 	await := func(wantConnected int, wantFailed ...string) {

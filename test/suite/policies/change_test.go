@@ -192,17 +192,17 @@ func (c *changing) underTraffic() {
 		again := c.policies
 		c.policies = nil
 		c.replacePolicies(nil)
-		require.NoError(c.t, exchange(kept), "a connection that stays allowed")
+		require.NoError(c.t, exchange(kept, converge), "a connection that stays allowed")
 		cut := c.dial(c.pods[2], to)
 		c.policies = again
 		c.replacePolicies(again)
 		c.awaitPackets(time.Millisecond, "the connection is cut", func() error {
-			if exchange(cut) == nil {
+			if exchange(cut, 2*silence) == nil {
 				return errors.New("it is open")
 			}
 			return nil
 		})
-		require.NoError(c.t, exchange(kept), "a connection that stays allowed")
+		require.NoError(c.t, exchange(kept, converge), "a connection that stays allowed")
 	}
 	c.compare()
 }
@@ -244,9 +244,9 @@ func (c *changing) dial(from, to *pod) (conn net.Conn) {
 	return conn
 }
 
-// exchange sends a byte to an echo server, and receives it.
-func exchange(conn net.Conn) error {
-	if err := conn.SetDeadline(time.Now().Add(2 * time.Second)); err != nil {
+// exchange sends a byte to an echo server, and receives it within a time.
+func exchange(conn net.Conn, within time.Duration) error {
+	if err := conn.SetDeadline(time.Now().Add(within)); err != nil {
 		return err
 	}
 	if _, err := conn.Write([]byte("x")); err != nil {
