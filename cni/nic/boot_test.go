@@ -38,8 +38,10 @@ func (n *node) bootsAgain(boot string) {
 // TestBootInTheMiddle: the node boots after each step of a move. The agent then finishes the move, the node answers, and the NIC can
 // leave.
 func TestBootInTheMiddle(t *testing.T) {
+	t.Parallel()
 	for way, name := range map[string]string{"join": theNIC, "leave": theBridge} {
 		t.Run(way, func(t *testing.T) {
+			t.Parallel()
 			n := newNode(t)
 			n.simple()
 			step := 1

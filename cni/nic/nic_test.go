@@ -569,6 +569,7 @@ func TestAlone(t *testing.T) {
 // TestKilled: a process that moves a NIC is killed after each of its steps. The next one finishes the move, or
 // undoes it, and a connection survives all of this.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	n := newNode(t)
 	had := n.simple()
 	connection := n.connect("10.9.0.1")

@@ -194,6 +194,7 @@ func (r *running) inSync(t *testing.T, c *cluster.ControlPlane) {
 }
 
 func TestFollowsThroughFaults(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{})
 	ctx := t.Context()
 	_, err := c.MakeNamespaces(ctx, 2)
@@ -294,6 +295,7 @@ spec: {podSelector: {}, ingress: [{from: [{namespaceSelector: {matchLabels: {tie
 }
 
 func TestUnreachableAtStart(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{})
 	require.NoError(t, c.APIServer.Kill())
 	r := run(t, c.Kubeconfig(), nil)
@@ -307,6 +309,7 @@ func TestUnreachableAtStart(t *testing.T) {
 
 // TestRenew: nothing counts as deleted until every resource has been listed again.
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{})
 	_, err := c.MakeNamespaces(t.Context(), 1)
 	require.NoError(t, err)
@@ -336,6 +339,7 @@ func TestRenew(t *testing.T) {
 
 // A service with another service proxy is ignored as long as it has the label.
 func TestServicesOfOthers(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{})
 	_, err := c.MakeNamespaces(t.Context(), 1)
 	require.NoError(t, err)
@@ -361,6 +365,7 @@ func TestServicesOfOthers(t *testing.T) {
 }
 
 func TestRights(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{RBAC: true})
 	all := []string{"list", "watch"}
 	grant(t, c, rbacv1.PolicyRule{Verbs: all, APIGroups: []string{""}, Resources: []string{"namespaces", "nodes", "pods"}},
@@ -388,6 +393,7 @@ func TestRights(t *testing.T) {
 // The token expires, the API server closes the watches, etcd compacts the events since then, and
 // then the kubeconfig is replaced.
 func TestCredentialsEndAndAreReplaced(t *testing.T) {
+	t.Parallel()
 	c := cluster.ForTest(t, cluster.Config{RBAC: true})
 	ctx := t.Context()
 	grant(t, c, rbacv1.PolicyRule{Verbs: []string{"list", "watch"}, APIGroups: []string{"", "discovery.k8s.io"},

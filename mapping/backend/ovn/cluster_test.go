@@ -185,6 +185,7 @@ func columnsOf(tables map[string]any, table string) map[string]any {
 // TestCluster: pods, services and policies come and go while the members of a clustered database fail. Each fault
 // ends, and the database has exactly the wanted rows.
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	cluster := ovsdb.StartCluster(t)
 	b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
 	churn := start(t, b, 21, reconcile.Config{Timeout: never})
@@ -252,6 +253,7 @@ func rowsOf(t *testing.T, m netvirt.Model, schema string, layout ovn.Layout) str
 // TestIsolatedMemberFirst: a bridge that first reaches a member without contact to the others uses another one, even
 // if this member still believes to be the leader.
 func TestIsolatedMemberFirst(t *testing.T) {
+	t.Parallel()
 	cluster := ovsdb.StartCluster(t)
 	all := clustered(t, cluster, cluster.Endpoints())
 	write(t, all, someModel(all))

@@ -63,6 +63,7 @@ func eventuallyWrite(t *testing.T, b *ovn.Backend, want netvirt.Model) {
 // TestServerFaults: if the server is killed, restarted, wiped or stopped, Watch notices
 // it, and the backend works again without help.
 func TestServerFaults(t *testing.T) {
+	t.Parallel()
 	faults := map[string]func(*testing.T, *ovsdb.Server, *ovn.Backend){
 		"restart": func(t *testing.T, s *ovsdb.Server, _ *ovn.Backend) { s.Restart(t) },
 		"wipe":    func(t *testing.T, s *ovsdb.Server, _ *ovn.Backend) { s.Wipe(t) },

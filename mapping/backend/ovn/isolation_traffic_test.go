@@ -46,6 +46,7 @@ func separated(m netvirt.Model) netvirt.Model {
 // TestNamespacesOnOneSwitch: on a real OVN, ACLs keep the pods of two namespaces apart that share the switch of their node,
 // and a block of addresses. A pod and its own node reach each other.
 func TestNamespacesOnOneSwitch(t *testing.T) {
+	t.Parallel()
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	b := withLayout(t, lab, ovn.LayoutNode)
 	write(t, b, withGateways((*policies)(nil).model()))

@@ -113,6 +113,7 @@ func (w *placesWorld) connect(from livePod, vip netip.AddrPort) error {
 // TestPlacesTraffic: on a real OVN, clients reach exactly the endpoints of their place: pods of all
 // namespaces that share the transit, and pods of the same namespace if it is isolated.
 func TestPlacesTraffic(t *testing.T) {
+	t.Parallel()
 	w := &placesWorld{t: t, lab: ovnhost.ForTest(t, "host1", "host2")}
 	var err error
 	w.b, err = ovn.New(ovn.Config{Endpoints: w.lab.NB.Remote}, slog.New(slog.DiscardHandler))

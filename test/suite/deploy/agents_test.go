@@ -101,6 +101,7 @@ func (w *watched) serveAgents(t *testing.T, account string) *watcher {
 // An agent proves by its token that it belongs to a node. The bridge has the rights of the manifests.
 // The agent can follow the stream of its node and delete pods of its node, and nothing else.
 func TestAgentsByToken(t *testing.T) {
+	t.Parallel()
 	w := newPlaneWithAgents(t)
 	b := w.serveAgents(t, "coe-bridge")
 	first := w.token(t, agentAccount, agentAudience, "agent-"+nodes[0].name)

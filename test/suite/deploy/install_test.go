@@ -245,6 +245,7 @@ func newPod(name, node string) *corev1.Pod {
 // and two bridges run. The leader gives pods their addresses. When the leader is killed, or its node
 // is drained, the other bridge takes over.
 func TestInstall(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t)
 	c.install(t)
 	members := c.start(t, c.pods(t, "etcd", 3))

@@ -28,6 +28,7 @@ func (r right) String() string { return strings.Trim(r.verb+" "+r.resource+"."+r
 // The role has exactly the rights that the bridge needs. The bridge works with the role. If a right is
 // removed, the bridge names it. The API server refuses everything else.
 func TestRights(t *testing.T) {
+	t.Parallel()
 	plane := kube.ForTest(t, kube.Config{RBAC: true})
 	_, err := plane.MakeNodes(t.Context(), 1)
 	require.NoError(t, err)

@@ -28,6 +28,7 @@ const account = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resourc
 // TestAccess starts a bridge on clusters that it cannot read, for different reasons. The
 // bridge reports the reason, tries again, and removes nothing that it wrote before.
 func TestAccess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, kubetest.Config{RBAC: true}, 3, 2)
 	load := kubetest.PodLoad{Count: 20, Namespaces: 2, Nodes: 3}
 	_, err := w.MakePods(t.Context(), load)

@@ -13,6 +13,7 @@ import (
 // TestNodeNetwork starts bridges one after the other, with the same datastore. They join the
 // nodes by one network, by another, or not at all.
 func TestNodeNetwork(t *testing.T) {
+	t.Parallel()
 	const nodes = 8
 	w := newWorld(t, kubetest.Config{}, nodes, 2)
 	_, err := w.MakePods(t.Context(), kubetest.PodLoad{Count: 32, Namespaces: 2, Nodes: nodes})

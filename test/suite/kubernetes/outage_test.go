@@ -19,6 +19,7 @@ const outage = 30 * time.Second
 // TestOutages has a bridge with pods and services. It stops the API server, compacts the API server's
 // etcd, kills the bridge, and deletes the bridge's datastore.
 func TestOutages(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, kubetest.Config{}, 20, 5)
 	load := kubetest.PodLoad{Count: 300, Namespaces: 5, Nodes: 20, Prefix: "steady-"}
 	_, err := w.MakePods(t.Context(), load)
