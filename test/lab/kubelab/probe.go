@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -118,12 +119,12 @@ type Probe struct {
 	mu       sync.Mutex
 	sent     int
 	from     int // the first that counts
-	answered map[string]bool
+	answered map[int]bool
 }
 
 // StartProbe starts to send to the address of a test program or Echo.
 func (p Place) StartProbe(name string, to netip.Addr) (*Probe, error) {
-	r := &Probe{Name: p.Name + " -> " + name, answered: map[string]bool{}}
+	r := &Probe{Name: p.Name + " -> " + name, answered: map[int]bool{}}
 	err := p.in(func() (err error) {
 		r.conn, err = net.Dial("udp", netip.AddrPortFrom(to, echoPort).String())
 		return err
@@ -164,19 +165,23 @@ func (r *Probe) receive() {
 		if err != nil {
 			continue // an ICMP error: the packet is not answered
 		}
+		number, err := strconv.Atoi(string(buf[:n]))
+		if err != nil {
+			continue // not of this probe
+		}
 		r.mu.Lock()
-		r.answered[string(buf[:n])] = true
+		r.answered[number] = true
 		r.mu.Unlock()
 	}
 }
 
-// steadyPackets is the number of consecutive answers that Steady requires.
+// steadyPackets is the number of consecutive answers that Steady requires, of packets among the last lookedAt.
 const (
 	steadyPackets = 50
-	underWay      = 20
+	lookedAt      = 1000
 )
 
-// Steady waits for a number of consecutive answers. Only later packets count.
+// Steady waits for a number of consecutive answers, which may be late. Only later packets count.
 func (r *Probe) Steady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
 	defer cancel()
@@ -193,14 +198,17 @@ func (r *Probe) Steady(ctx context.Context) error {
 func (r *Probe) steady() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	last := r.sent - underWay
-	for i := last - steadyPackets; i < last; i++ {
-		if !r.answered[fmt.Sprint(i)] {
-			return false
+	inRow := 0
+	for i := r.sent - 1; i >= max(0, r.sent-lookedAt); i-- {
+		if inRow++; !r.answered[i] {
+			inRow = 0
+		}
+		if inRow == steadyPackets {
+			r.from = i + steadyPackets
+			return true
 		}
 	}
-	r.from = last
-	return true
+	return false
 }
 
 // Stop ends the probe. It returns the number of packets that count, and ranges of lost ones.
@@ -223,11 +231,11 @@ func (r *Probe) state() (sent int, missing []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i := r.from; i < r.sent; i++ {
-		if r.answered[fmt.Sprint(i)] {
+		if r.answered[i] {
 			continue
 		}
 		first := i
-		for i+1 < r.sent && !r.answered[fmt.Sprint(i+1)] {
+		for i+1 < r.sent && !r.answered[i+1] {
 			i++
 		}
 		missing = append(missing, fmt.Sprintf("%d-%d", first, i))

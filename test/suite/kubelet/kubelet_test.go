@@ -38,6 +38,7 @@ func TestCluster(t *testing.T) {
 		{"nobody loses a packet", c.testProbes},
 		{"a node is rebooted", c.testReboot},
 		{"100 pods at once", c.testMany},
+		{"Multus", c.testMultus},
 		{"the agent needs its capabilities", c.testCapabilities},
 		{"namespaces are isolated", c.testIsolation},
 		{"coe-bridge is uninstalled", c.testUninstall},

@@ -66,9 +66,8 @@ type networkOf struct {
 	Default              bool
 }
 
-// TestMultus has Multus call the plugin on real nodes, installed as docs/kubernetes.md says.
-func TestMultus(t *testing.T) {
-	c := startCluster(t)
+// testMultus has Multus call the plugin on the nodes, installed as docs/kubernetes.md says, and removes it afterwards.
+func (c *cluster) testMultus(t *testing.T) {
 	c.installMultus(t)
 	for _, test := range []struct {
 		name string
@@ -91,7 +90,14 @@ func TestMultus(t *testing.T) {
 			return
 		}
 	}
+	for _, n := range c.Nodes {
+		_, confDir := n.CNI()
+		require.NoError(t, os.Remove(filepath.Join(confDir, multusConfiguration)))
+	}
 }
+
+// multusConfiguration is the network configuration by which container runtimes call Multus.
+const multusConfiguration = "00-multus.conf"
 
 // installMultus installs Multus and the plugins of the CNI project on all nodes, and applies the
 // manifests of the guide.
@@ -108,7 +114,7 @@ func (c *cluster) installMultus(t *testing.T) {
 		}
 		require.NoError(t, os.Mkdir(filepath.Join(confDir, "multus.d"), 0o755))
 		copyFile(t, c.Kubeconfig(), filepath.Join(confDir, "multus.d/multus.kubeconfig"), 0o600)
-		require.NoError(t, os.WriteFile(filepath.Join(confDir, "00-multus.conf"), []byte(conf), 0o644))
+		require.NoError(t, os.WriteFile(filepath.Join(confDir, multusConfiguration), []byte(conf), 0o644))
 	}
 	require.NoError(t, c.ApplyManifest(t.Context(), attachmentDefinition))
 	_, err = c.Run(t.Context(), "", "wait", "--for=condition=Established", "crd/network-attachment-definitions.k8s.cni.cncf.io", "--timeout=60s")
