@@ -11,7 +11,7 @@ BACKEND    ?= ovn
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -vet=off -count=1 -p 1 -timeout 40m -run RealOpenDaylight
 # The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
-# need nothing.
+# need nothing: test-race runs them.
 # Packages that take long come first.
 PLAIN      := ./cni/agent ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
 	./test/suite/csit ./test/suite/ovncluster ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
@@ -108,7 +108,7 @@ test-race:
 
 test-plain:
 	$(MAKE) test-ovn OVN=25.03
-	go test -vet=off -p 2 -timeout 40m $(PLAIN)
+	go test -vet=off -p 2 -timeout 40m -skip 'InProcess$$' $(PLAIN)
 	go test -vet=off -p 2 -run 'Conformance|^TestSchedules$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
 	$(MAKE) test-oxygen
 
