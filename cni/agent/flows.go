@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	"net"
 	"time"
 
@@ -87,6 +88,17 @@ func Settled(ctx context.Context, socket string) bool {
 	defer c.Close()
 	age, err := c.Age(ctx)
 	return err == nil && age >= flowsQuiet
+}
+
+// Empty reports whether a bridge with a management socket has no flows. Without the socket the agent cannot see that, and it has some.
+func Empty(ctx context.Context, socket string) bool {
+	c, err := openflow.Dial(ctx, socket)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	age, err := c.Age(ctx)
+	return err == nil && age == math.MaxInt64
 }
 
 // flowPort returns the port of a plan as the flows see it.

@@ -21,6 +21,8 @@ type Management struct {
 	Tunnels netip.Addr
 	// Settled reports whether OpenDaylight has stopped to write flows to the bridge. Nil: it always has.
 	Settled func(context.Context) bool
+	// Empty reports whether the bridge has no flows. Nil: it has some.
+	Empty func(context.Context) bool
 }
 
 // Keys in the database that mark our management.

@@ -24,7 +24,7 @@ type Network func() (identity string, changed <-chan struct{})
 
 // KeepManaged keeps the management of the switch, also against changes by others, until ctx
 // is done. It logs when OpenDaylight starts and stops to program the switch. It clears the
-// bridge when OpenDaylight has a new datastore, and finds a master of the bridge in a cluster of OpenDaylights. With OVN it runs once.
+// bridge when OpenDaylight has a new datastore, and finds a master of the bridge. With OVN it runs once.
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	rows, stop := s.rows.listen(root)
 	defer stop()
@@ -46,7 +46,7 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		switch {
 		case err != nil:
 			search.due = time.Time{} // what happens meanwhile is not seen
-		case len(m.Managers) > 1:
+		case len(m.Managers) > 0:
 			err = s.findMaster(ctx, m, &search)
 		default:
 			again.Stop()

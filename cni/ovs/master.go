@@ -21,11 +21,16 @@ type mastery struct {
 	last string    // the member that was disconnected last
 }
 
-// findMaster disconnects a member of OpenDaylight for some seconds if all have been slaves of the bridge for a time. In a cluster of
-// OpenDaylights one member owns each switch, and is its master. After a member was frozen or separated, it can own a switch without
-// becoming its master. Then nobody programs the switch, until the member is disconnected and another one becomes the owner. The switch
+// findMaster disconnects a member of OpenDaylight for some seconds if nobody has programmed the bridge for a time. A bridge that a
+// controller of others may program is left alone.
+//
+// In a cluster of OpenDaylights one member owns each switch, and is its master. After a member was frozen or separated, it can own a
+// switch without becoming its master. Then all are slaves, until the member is disconnected and another one becomes the owner. The switch
 // does not know the owner, so findMaster disconnects one after the other. The switch keeps its flows, because other members stay
-// connected. A bridge that a controller of others may program is left alone.
+// connected.
+//
+// On a busy machine an OpenDaylight can give up a switch that has just connected, without closing the connection. Then no member is
+// the master, and the bridge has no flows.
 func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) error {
 	due := search.due
 	search.due = time.Time{} // unless all are slaves now
@@ -41,8 +46,8 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	if err != nil {
 		return err
 	}
-	slaves := slavesOf(m, rows)
-	if len(slaves) < 2 {
+	slaves := slavesOf(ctx, m, rows)
+	if len(slaves) == 0 {
 		return nil
 	}
 	if search.due = due; due.IsZero() {
@@ -67,16 +72,29 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	return nil
 }
 
-// slavesOf returns the targets of the members of OpenDaylight that are connected, sorted. There are none if one of them is a master or an
-// equal, or if a controller of others is connected.
-func slavesOf(m Management, rows []ovsdb.Row) (targets []string) {
+// slavesOf returns the targets of the connected members of OpenDaylight, sorted, if none of them programs the bridge: at least two, and all
+// are slaves, or none is the master and the bridge has no flows. Equals (enable-equal-role) program a bridge too.
+func slavesOf(ctx context.Context, m Management, rows []ovsdb.Row) []string {
+	if slaves := membersOf(m, rows, func(role any) bool { return role == "slave" }); len(slaves) > 1 {
+		return slaves
+	}
+	idle := membersOf(m, rows, func(role any) bool { return role != "master" })
+	if len(idle) == 0 || m.Empty == nil || !m.Empty(ctx) {
+		return nil
+	}
+	return idle
+}
+
+// membersOf returns the targets of the connected members of OpenDaylight, sorted. There are none if the role of one of them is not
+// allowed, or if a controller of others is connected.
+func membersOf(m Management, rows []ovsdb.Row, allowed func(role any) bool) (targets []string) {
 	for _, row := range rows {
 		if row["is_connected"] != true {
 			continue
 		}
 		host := hostOf(targetOf(row))
 		isMember := slices.ContainsFunc(m.Managers, func(manager string) bool { return hostOf(manager) == host })
-		if row["role"] != "slave" || !isMember {
+		if !isMember || !allowed(row["role"]) {
 			return nil
 		}
 		targets = append(targets, targetOf(row))

@@ -3,6 +3,7 @@ package ovs_test
 import (
 	"context"
 	"net"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -105,7 +106,7 @@ func (n *node) keepManaged(managers ...string) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		network := &told{changed: make(chan struct{})}
-		n.KeepManaged(ctx, ovs.Management{Managers: managers, Tunnels: n.host.Address}, network.is)
+		n.KeepManaged(ctx, ovs.Management{Managers: managers, Tunnels: n.host.Address, Empty: n.isEmpty}, network.is)
 	})
 	n.t.Cleanup(func() { cancel(); running.Wait() })
 }
@@ -134,6 +135,23 @@ func TestFindsMaster(t *testing.T) {
 	require.True(t, n.isProgrammed(), "the flows stay")
 }
 
+func (n *node) isEmpty(ctx context.Context) bool {
+	flows, err := n.lab.Exec(ctx, n.host.Name, "ovs-ofctl", "--protocols=OpenFlow13", "dump-flows", "unix:"+filepath.Join(n.host.Dir, "br-int.mgmt"))
+	return err == nil && !strings.Contains(flows, "table=")
+}
+
+// TestReconnectsIdle: the only OpenDaylight, which has no role and has written no flows, is disconnected for some seconds.
+func TestReconnectsIdle(t *testing.T) {
+	n, members := withMembers(t)
+	only := members[0]
+	n.db("set-controller", "br-int", only.target)
+	n.openFlow("del-flows")
+	_, before := only.last()
+	n.keepManaged("tcp:127.0.0.1:1")
+	require.Eventually(t, func() bool { _, count := only.last(); return count > before }, time.Minute, 10*time.Millisecond, "it connects again")
+	require.Equal(t, only.target, n.db("get-controller", "br-int"))
+}
+
 // TestLeavesControllers: no controller is disconnected from a bridge that one may program, or that has controllers of others.
 func TestLeavesControllers(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -141,6 +159,7 @@ func TestLeavesControllers(t *testing.T) {
 		managers []string
 	}{
 		"a master":              {[]openflow.Role{openflow.Slave, openflow.Master}, []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}},
+		"equals with flows":     {[]openflow.Role{0, 0}, []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}},
 		"an equal":              {[]openflow.Role{openflow.Slave, 0}, []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}},
 		"controllers of others": {[]openflow.Role{openflow.Slave, openflow.Slave}, []string{"tcp:192.0.2.1:1", "tcp:192.0.2.2:2"}},
 	} {

@@ -208,5 +208,6 @@ func (f *agentFlags) management() (ovs.Management, error) {
 		return ovs.Management{}, err
 	}
 	settled := func(ctx context.Context) bool { return agent.Settled(ctx, f.flows()) }
-	return ovs.Management{Managers: f.managers, Tunnels: tunnels, Settled: settled}, nil
+	empty := func(ctx context.Context) bool { return agent.Empty(ctx, f.flows()) }
+	return ovs.Management{Managers: f.managers, Tunnels: tunnels, Settled: settled, Empty: empty}, nil
 }
