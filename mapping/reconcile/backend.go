@@ -17,7 +17,8 @@ type Backend interface {
 	// Kinds are the kinds that the backend programs; it never gets other kinds.
 	Kinds() netvirt.KindSet
 	// Read returns every object that is ours in the backend. It recognises them
-	// with no memory of its own, and leaves out what is not ours.
+	// with no memory of its own, and leaves out what is not ours. It fails if the server
+	// does not answer, and may take minutes while it does.
 	Read(ctx context.Context) (netvirt.Model, error)
 	// Write makes changes that are ordered as netvirt.Sort orders them, of one
 	// scope or several. It is idempotent: repeating a write, as a whole or in

@@ -23,8 +23,7 @@ type Config struct {
 	// writers changed. Default 5 minutes.
 	Resync time.Duration
 	// Timeout is the deadline of a Write of up to 2,000 changes; a larger one has as
-	// much again for each further 2,000. A Read, which is of everything, has four
-	// times as much. Default 15 s.
+	// much again for each further 2,000. Default 15 s.
 	Timeout time.Duration
 	// Listener is notified of progress; nil for none.
 	Listener Listener
@@ -36,8 +35,8 @@ type Config struct {
 // changesPerTimeout is how many changes a Write may have for each Timeout.
 const changesPerTimeout = 2000
 
-// timeoutsPerRead is how many times Timeout a Read may take.
-const timeoutsPerRead = 4
+// readLimit is the deadline of a Read, which is of everything. A backend ends it earlier if its server does not answer.
+const readLimit = 10 * time.Minute
 
 func (c Config) withDefaults() Config {
 	c.Resync = cmp.Or(c.Resync, 5*time.Minute)
@@ -280,7 +279,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	if known {
 		return epoch, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeoutsPerRead*l.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	begun := time.Now()
 	model, err := l.backend.Read(ctx)

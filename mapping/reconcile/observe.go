@@ -102,7 +102,7 @@ func (l *Loop) awaitWrite(ctx context.Context, most time.Duration) bool {
 // lookAtNetwork calls Observe, and reports whether the network has changed. If Observe fails,
 // its last result counts.
 func (l *Loop) lookAtNetwork(ctx context.Context, awaited []string) (moved bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, timeoutsPerRead*l.cfg.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	begun := time.Now()
 	changed, err := l.observer.Observe(ctx, awaited)

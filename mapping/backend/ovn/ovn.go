@@ -74,7 +74,7 @@ type Config struct {
 	// Timeout bounds each transaction that writes; a large one has it once more for each 1,000
 	// groups. Default 10 s.
 	Timeout time.Duration
-	// ReadTimeout bounds each Read. Default 30 s.
+	// ReadTimeout is how long the server may send nothing during a Read. Default 30 s.
 	ReadTimeout time.Duration
 	// ConnectTimeout bounds the attempt to connect to one endpoint. Default 2 s.
 	ConnectTimeout time.Duration
@@ -243,7 +243,7 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 }
 
 func (b *Backend) read(ctx context.Context, s *session) error {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ReadTimeout)
+	ctx, cancel := s.conn.WhileHeard(ctx, b.cfg.ReadTimeout)
 	defer cancel()
 	more := max(1, int32(b.cfg.ReadTimeout/b.cfg.Timeout))
 	s.large.Add(more)

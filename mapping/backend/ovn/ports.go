@@ -219,7 +219,7 @@ func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, lo
 		_ = conn.Close()
 		<-conn.Ended() // no Row is shown any more
 	}()
-	reading, cancel := context.WithTimeout(ctx, cfg.ReadTimeout)
+	reading, cancel := conn.WhileHeard(ctx, cfg.ReadTimeout)
 	defer cancel()
 	first := map[string]portRow{} // what the answer shows; nil later
 	monitor := t.monitor
@@ -238,6 +238,10 @@ func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, lo
 		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
 	}
 	log.Info("following the times of ports", "database", t.database, "endpoint", endpoint)
+	patience := cfg.Timeout
+	if len(t.endpoints) == 1 { // see Backend.patience
+		patience = cfg.ReadTimeout
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -248,7 +252,7 @@ func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, lo
 			return server.conn.Err()
 		case <-time.After(cfg.Probe):
 		}
-		probing, cancel := context.WithTimeout(ctx, cfg.Timeout)
+		probing, cancel := context.WithTimeout(ctx, patience)
 		err := server.probe(probing)
 		cancel()
 		if err != nil {

@@ -122,17 +122,18 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 }
 
 // patience returns how long the server may take to answer a probe: a server answers nothing while it makes a large transaction. It is
-// longer than such calls of this session in progress, which may have begun after the probe. Without them it is shorter if there
-// are other endpoints.
+// longer than such calls of this session in progress, which may have begun after the probe. Without them it is short if there
+// are other endpoints. If there are none, leaving the server helps only if the connection is broken: the server may be making a large
+// transaction of another client, such as that in which ovn-northd sets all ports up.
 func (b *Backend) patience(s *session) time.Duration {
 	more := s.large.Load()
-	if len(b.endpoints) > 1 && more == 0 {
+	switch {
+	case more > 0:
+		return b.cfg.Timeout * time.Duration(2+more)
+	case len(b.endpoints) > 1:
 		return min(b.cfg.Timeout, hungAfter)
 	}
-	if more > 0 {
-		more++
-	}
-	return b.cfg.Timeout * time.Duration(1+more)
+	return b.cfg.ReadTimeout
 }
 
 // connected returns the session, or opens one if there is none or it has ended. It tries

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +22,7 @@ import (
 // context ends before its answer came closes the connection: open another then.
 type Conn struct {
 	socket   net.Conn
+	received atomic.Int64 // number of bytes
 	database string
 	writing  sync.Mutex
 	sent     uint64     // requests; of the goroutine that sends
@@ -70,9 +73,13 @@ func Dial(ctx context.Context, endpoint, database string, config *tls.Config) (*
 	if err != nil {
 		return nil, err
 	}
+	return newConn(socket, database), nil
+}
+
+func newConn(socket net.Conn, database string) *Conn {
 	c := &Conn{socket: socket, database: database, calls: make(chan *Call, maxCalls), ended: make(chan struct{})}
 	go c.receive()
-	return c, nil
+	return c
 }
 
 // Close closes the connection. Calls that wait for an answer fail.
@@ -150,9 +157,41 @@ func (c *Conn) Wait(ctx context.Context, call *Call) ([]Result, error) {
 	}
 }
 
+// WhileHeard returns a context for calls with long answers. It ends when the server has sent nothing for a time. The caller must
+// call cancel.
+func (c *Conn) WhileHeard(ctx context.Context, silence time.Duration) (heard context.Context, cancel context.CancelFunc) {
+	heard, end := context.WithCancelCause(ctx)
+	go func() {
+		ticker := time.NewTicker(silence / 4)
+		defer ticker.Stop()
+		received, last := c.received.Load(), time.Now()
+		for time.Since(last) < silence {
+			select {
+			case <-heard.Done():
+				return
+			case <-ticker.C:
+			}
+			if now := c.received.Load(); now != received {
+				received, last = now, time.Now()
+			}
+		}
+		end(fmt.Errorf("the server has sent nothing for %s: %w", silence, context.DeadlineExceeded))
+	}()
+	return heard, func() { end(context.Canceled) }
+}
+
+// counted counts the received bytes.
+type counted struct{ *Conn }
+
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.socket.Read(p)
+	c.received.Add(int64(n))
+	return n, err
+}
+
 // receive reads messages until the connection ends.
 func (c *Conn) receive() {
-	in := jsontext.NewDecoder(bufio.NewReaderSize(c.socket, 1<<16), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	in := jsontext.NewDecoder(bufio.NewReaderSize(counted{c}, 1<<16), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	for {
 		if err := c.message(in); err != nil {
 			c.err = fmt.Errorf("the connection has ended: %w", err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -174,6 +175,41 @@ func TestConnHangs(t *testing.T) {
 			require.Error(t, err)
 		})
 	}
+}
+
+// TestConnWhileHeard: a long answer that comes in pieces is read to its end, and a silent server is left.
+func TestConnWhileHeard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		socket, server := net.Pipe()
+		c := newConn(socket, "OVN_Northbound")
+		requests := jsontext.NewDecoder(server)
+		ask := func(answer func()) error {
+			ctx, cancel := c.WhileHeard(t.Context(), 10*time.Second)
+			defer cancel()
+			go func() {
+				request(requests)
+				answer()
+			}()
+			call, err := c.Send(ctx, nil, nil)
+			require.NoError(t, err)
+			_, err = c.Wait(ctx, call)
+			return err
+		}
+		begun := time.Now()
+		require.NoError(t, ask(func() {
+			for piece := range strings.SplitSeq(`{"id":1, "result":[ ], "error":null }`, " ") {
+				time.Sleep(9 * time.Second) //nolint:forbidigo // fake clock
+				say(server, piece)
+			}
+		}))
+		require.Equal(t, 45*time.Second, time.Since(begun))
+		err := ask(func() {
+			time.Sleep(9 * time.Second) //nolint:forbidigo // fake clock
+			say(server, `{"id":2,`)
+		})
+		require.ErrorContains(t, err, "the server has sent nothing for 10s")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
 }
 
 // TestConnRows: rows are shown while the answer arrives.
