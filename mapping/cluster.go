@@ -35,7 +35,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 	if joined {
 		numbers = newNumbering(v.Networks, v.Numbers)
 	}
-	nodes.update(v, s, numbers)
+	nodes.update(v, s, numbers, all != nil && all.isolates())
 	if target := s.transit(); target != "" {
 		rest.Add(netvirt.Transit{RouteTarget: target})
 		if joined {
@@ -47,7 +47,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 	}
 	problems = append(problems, s.gateways(rest, v, nodes)...)
 	if all != nil {
-		all.addCluster(rest, v, nodes)
+		all.addCluster(rest, v)
 	}
 	slices.SortFunc(problems, func(a, b coe.Problem) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
@@ -57,9 +57,10 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 
 // mappedNodes are the nodes of the last mapping of the cluster's scope.
 type mappedNodes struct {
-	view  coe.ClusterView // zero before the first mapping
-	nodes map[netip.Addr]*mappedNode
-	parts netvirt.Parts
+	view     coe.ClusterView // zero before the first mapping
+	isolates bool            // policies can isolate pods
+	nodes    map[netip.Addr]*mappedNode
+	parts    netvirt.Parts
 }
 
 // mappedNode is a node with the values that its objects are made from. It keeps them while the values are the same.
@@ -75,33 +76,36 @@ type nodeValues struct {
 	number   uint32
 	edges    edges
 	chassis  string // empty if it is not known for certain, or the backend needs no gateways of nodes
+	// isolates: policies can isolate pods. isolatedIPv6 is the node's address for isolated namespaces then, if they have IPv6.
+	isolates     bool
+	isolatedIPv6 netip.Addr
 }
 
 // edges are the edge addresses of a node. They depend on the highest number of all nodes.
 type edges struct{ ipv4, ipv6 netip.Addr }
 
 // update maps the nodes that have changed.
-func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering) {
+func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering, isolates bool) {
 	changed := map[string]*netvirt.Part{}
-	for addr := range m.stale(v) {
+	for addr := range m.stale(v, isolates) {
 		if v.Nodes[addr] == nil && len(v.Blocks[addr]) == 0 {
 			delete(m.nodes, addr)
 			changed[netvirt.NodePart(addr)] = nil
 			continue
 		}
-		values := s.nodeValues(addr, v, numbers)
+		values := s.nodeValues(addr, v, numbers, isolates)
 		if before := m.nodes[addr]; before == nil || before.nodeValues != values {
 			m.nodes[addr] = &mappedNode{values, s.nodePart(addr, values, v.Blocks[addr])}
 			changed[netvirt.NodePart(addr)] = m.nodes[addr].part
 		}
 	}
-	m.view, m.parts = v, m.parts.With(changed)
+	m.view, m.isolates, m.parts = v, isolates, m.parts.With(changed)
 }
 
 // stale returns the nodes that may have changed since the last mapping: those with other blocks, or all.
-func (m *mappedNodes) stale(v coe.ClusterView) map[netip.Addr]bool {
+func (m *mappedNodes) stale(v coe.ClusterView, isolates bool) map[netip.Addr]bool {
 	stale := map[netip.Addr]bool{}
-	if m.nodes == nil || !same(v.Nodes, m.view.Nodes) || !same(v.Numbers, m.view.Numbers) || v.Networks != m.view.Networks {
+	if m.nodes == nil || !same(v.Nodes, m.view.Nodes) || !same(v.Numbers, m.view.Numbers) || v.Networks != m.view.Networks || isolates != m.isolates {
 		if m.nodes == nil {
 			m.nodes = map[netip.Addr]*mappedNode{}
 		}
@@ -134,8 +138,11 @@ func firstOf(blocks []*coe.Block) **coe.Block {
 }
 
 // nodeValues returns the values that the objects of a node are made from.
-func (s Settings) nodeValues(addr netip.Addr, v coe.ClusterView, numbers numbering) nodeValues {
-	values := nodeValues{node: v.Nodes[addr]}
+func (s Settings) nodeValues(addr netip.Addr, v coe.ClusterView, numbers numbering, isolates bool) nodeValues {
+	values := nodeValues{node: v.Nodes[addr], isolates: isolates}
+	if isolates && v.Networks.IsolatesIPv6() {
+		values.isolatedIPv6 = nodenet.IsolatedIPv6(addr)
+	}
 	if fact := numbers.facts[addr]; values.node != nil && fact != nil && fact.Number != 0 {
 		values.networks, values.number, values.edges = v.Networks, fact.Number, numbers.edges(v.Networks, fact.Number)
 	}
@@ -149,14 +156,13 @@ func (s Settings) nodeValues(addr netip.Addr, v coe.ClusterView, numbers numberi
 	return values
 }
 
-// port returns the management port of a node.
-func (m *mappedNodes) port(node netip.Addr) (port netvirt.ManagementPort, has bool) {
+// port returns the management port of a node; nil if it has none.
+func (m *mappedNodes) port(node netip.Addr) *netvirt.ManagementPort {
 	n := m.nodes[node]
 	if n == nil || n.networks == nil {
-		return port, false
+		return nil
 	}
-	port, has = n.part.Model[netvirt.ManagementPort{Node: node}.Key()].(netvirt.ManagementPort)
-	return port, has
+	return new(managementPort(node, n.nodeValues))
 }
 
 // nodePart returns the objects of a node; nil if it has none. If the backend needs gateways, a node has the gateways of its blocks, and
@@ -173,10 +179,16 @@ func (s Settings) nodePart(addr netip.Addr, values nodeValues, blocks []*coe.Blo
 		return netvirt.NewPart(o)
 	}
 	o.HostName = values.node.HostName
-	if values.networks == nil {
-		return netvirt.NewPart(o)
+	objects := []netvirt.Object{o}
+	var port *netvirt.ManagementPort
+	if values.networks != nil {
+		port = new(managementPort(addr, values))
+		objects = append(objects, *port)
 	}
-	return netvirt.NewPart(o, managementPort(addr, values))
+	if values.isolates {
+		objects = append(objects, s.nodePolicy(addr, values, port)...)
+	}
+	return netvirt.NewPart(objects...)
 }
 
 // gatewaysOf returns the gateways of a node's blocks. The blocks of a namespace with a physical network are behind gateways of

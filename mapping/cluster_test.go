@@ -121,7 +121,7 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 		tx.PutPolicy(coe.Kubernetes, p)
 	})
 	m, _ := mapping.Scope(store, netvirt.Cluster, settings)
-	group, found := m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
+	group, found := m[netvirt.RemoteGroup{Name: netvirt.NodeGroupName(node1)}.Key()].(netvirt.RemoteGroup)
 	require.True(t, found)
 	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32"), group.Prefixes)
 
@@ -132,7 +132,7 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: node1, SecondIP: netip.MustParseAddr("2001:db8::7")})
 	})
 	m, _ = mapping.Scope(store, netvirt.Cluster, settings)
-	group = m[netvirt.RemoteGroup{Name: "node:" + node1.String()}.Key()].(netvirt.RemoteGroup)
+	group = m[netvirt.RemoteGroup{Name: netvirt.NodeGroupName(node1)}.Key()].(netvirt.RemoteGroup)
 	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32,2001:db8::7/128,fd00:96::6/128,fd00:96::7/128"), group.Prefixes)
 }
 

@@ -80,7 +80,7 @@ func (b *builder) keeps(fact *coe.ELANFact) bool {
 // settle follows the interfaces of an elan. An elan without any use is forgotten. One that is as before keeps its part.
 func (b *builder) settle(e *elan) {
 	before, renewed := *e, e.renewed
-	e.first, e.iface, e.blocks, e.isolated, e.families = nil, nil, nil, false, 0
+	e.first, e.iface, e.blocks, e.families = nil, nil, nil, 0
 	e.kept, e.touched, e.renewed = b.keeps(e.fact), false, false
 	for _, a := range e.interfaces {
 		e.add(a)
@@ -123,7 +123,6 @@ func (e *elan) add(a *attached) {
 	for _, addr := range a.lease.Addresses {
 		e.families |= familyOf(addr.Address)
 	}
-	e.isolated = e.isolated || a.membership.isolated
 }
 
 // subnet adds the subnet of a block, once.

@@ -30,8 +30,8 @@ func (s Settings) gateways(m netvirt.Model, v coe.ClusterView, nodes *mappedNode
 		if n := v.Nodes[g.Node]; n != nil {
 			name = n.HostName
 		}
-		if _, joined := nodes.port(g.Node); joined {
-			c.Own[g.Node] = single(nodes.addresses(g.Node, v.Nodes[g.Node])...)
+		if port := nodes.port(g.Node); port != nil {
+			c.Own[g.Node] = single(nodeAddresses(g.Node, v.Nodes[g.Node], port)...)
 		}
 		if reason == "" {
 			var o netvirt.Gateway
@@ -83,8 +83,8 @@ func single(all ...netip.Addr) (prefixes []netip.Prefix) {
 // joined returns the addresses of the nodes with management ports.
 func (m *mappedNodes) joined() (all []netip.Prefix) {
 	for node := range m.nodes {
-		port, has := m.port(node)
-		if !has {
+		port := m.port(node)
+		if port == nil {
 			continue
 		}
 		all = append(all, single(node)...)

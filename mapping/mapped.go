@@ -65,8 +65,7 @@ type elan struct {
 	kept bool
 	// blocks are the blocks whose subnet is in the model, sorted.
 	blocks []*coe.Block
-	// isolated is set if policies isolate one of its pods. families has the address families of the interfaces that may be members of ACLs.
-	isolated bool
+	// families has the address families of the interfaces that may be members of ACLs.
 	families familySet
 	// part has the objects of the elan-instance; nil if it is not in the model.
 	part *netvirt.Part

@@ -40,7 +40,7 @@ func TestMapperOfCluster(t *testing.T) {
 			store.Update(func(tx *coe.Tx) {
 				n, addr := nodes()
 				b := block(addr)
-				switch r.IntN(8) {
+				switch r.IntN(10) {
 				case 0:
 					tx.PutNode(coe.Kubernetes, &coe.Node{UID: fmt.Sprint(n), HostName: fmt.Sprint("node", r.IntN(9)), InternalIP: addr})
 				case 1:
@@ -59,6 +59,12 @@ func TestMapperOfCluster(t *testing.T) {
 						networks.NodesIPv6 = nodenet.Range{Prefix: netip.MustParsePrefix("fd96::/120")}
 					}
 					tx.SetNetworks(networks)
+				case 8:
+					tx.PutPolicy(coe.Kubernetes, &coe.PolicySpec{
+						Policy: coe.Policy{UID: "policy", Namespace: "shop", Name: "policy"}, Ingress: coe.PolicySide{Isolates: true},
+					})
+				case 9:
+					tx.DeletePolicy(coe.Kubernetes, "policy")
 				}
 			})
 			want, wantProblems := mapping.Cluster(store.Cluster(), s)

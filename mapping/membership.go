@@ -1,7 +1,6 @@
 package mapping
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -10,16 +9,13 @@ import (
 )
 
 // membership is what an InterfaceACL says. It is shared by interfaces and never changed.
-type membership struct {
-	acls, groups netvirt.NameList
-	isolated     bool // in at least one direction
-}
+type membership struct{ acls, groups netvirt.NameList }
 
 // memberKey is what decides on the membership of most pods.
 type memberKey struct {
 	labels coe.Labels
 	ports  coe.ContainerPorts
-	node   netip.Addr
+	node   netip.Addr // zero if no source reports it
 }
 
 // member is the membership of the pods with a memberKey. An interface is also a member of the
@@ -62,7 +58,10 @@ func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 	if b.policies == nil || b.policies.empty() {
 		return nil
 	}
-	key := memberKey{p.Labels, p.Ports, l.Node}
+	key := memberKey{labels: p.Labels, ports: p.Ports}
+	if b.Nodes[l.Node] != nil {
+		key.node = l.Node
+	}
 	m, known := b.members[key]
 	if !known {
 		m = b.policies.member(b.Namespace, key)
@@ -77,7 +76,7 @@ func (b *builder) membership(p *coe.Pod, l *coe.Lease) *membership {
 			groups = append(groups, g.name)
 		}
 	}
-	return &membership{m.acls, netvirt.NewNameList(groups...), m.isolated}
+	return &membership{m.acls, netvirt.NewNameList(groups...)}
 }
 
 // empty reports whether the policies mean nothing for the pods of the namespace.
@@ -123,12 +122,11 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	}
 	for d, is := range isolated {
 		if is {
-			m.isolated = true
 			acls = append(acls, netvirt.IsolatingACLName(namespace, d))
 		}
 	}
-	if m.isolated {
-		acls = append(acls, nodeACLName(namespace, key.node))
+	if (isolated[netvirt.Ingress] || isolated[netvirt.Egress]) && key.node.IsValid() {
+		acls = append(acls, netvirt.NodeACLName(key.node))
 	}
 	for _, g := range n.groups {
 		switch {
@@ -211,11 +209,6 @@ func (b *builder) acls() {
 			})
 		}
 	}
-	for node, e := range b.elans {
-		if e.isolated {
-			b.nodeACL(node, e)
-		}
-	}
 }
 
 // withheld returns the ports that isolated pods do not reach at their own node, although they reach
@@ -251,31 +244,5 @@ func (b *builder) aces(acl string, e entry) {
 		b.rest.Add(netvirt.ACE{
 			ACL: acl, Namespace: b.Namespace, Name: e.aceName(f), Direction: e.direction, Family: f, Remote: e.remote, Ports: e.ports,
 		})
-	}
-}
-
-// nodeACL adds the ACL for what pods and their own node may do: everything that is not withheld. The
-// management port of a node always has an IPv4 address, and can have an IPv6 address, like a port in an elan-instance.
-func (b *builder) nodeACL(node netip.Addr, e *elan) {
-	name, has := nodeACLName(b.Namespace, node), hasIPv4
-	addresses := []netip.Addr{node}
-	if e.node != nil {
-		addresses = append(addresses, e.node.InternalIP, e.node.ExternalIP)
-	}
-	if b.NodesIPv6 {
-		has |= hasIPv6
-	}
-	for _, a := range addresses {
-		if a.IsValid() {
-			has |= familyOf(a)
-		}
-	}
-	b.rest.Add(netvirt.ACL{Name: name, Namespace: b.Namespace, Yields: b.withholds()})
-	for _, d := range directions {
-		for _, f := range (has & b.families).all() {
-			b.rest.Add(netvirt.ACE{
-				ACL: name, Namespace: b.Namespace, Name: fmt.Sprintf("%s:%s", d.acl, f), Direction: d.acl, Family: f, Remote: nodeGroupName(node),
-			})
-		}
 	}
 }

@@ -2,6 +2,7 @@ package mapping
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -9,7 +10,6 @@ import (
 	"go4.org/netipx"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -379,46 +379,55 @@ func (g *group) byAddress() bool { return g.prefixes != nil && (g.port != nil ||
 // isolates reports whether pods can be isolated.
 func (c *policies) isolates() bool { return len(c.subjects) > 0 || c.separates }
 
-// policyAddresses returns the addresses of a node that policies take for the node, without its management port.
-func policyAddresses(addr netip.Addr, n *coe.Node) []netip.Addr {
+// nodeAddresses returns the addresses that policies take for a node, with the addresses of its management port. port is nil if it
+// has none.
+func nodeAddresses(addr netip.Addr, n *coe.Node, port *netvirt.ManagementPort) []netip.Addr {
+	addresses := []netip.Addr{addr}
 	if n != nil && n.ExternalIP.IsValid() && n.ExternalIP.Is4() != addr.Is4() {
-		return []netip.Addr{addr, n.ExternalIP}
+		addresses = append(addresses, n.ExternalIP)
 	}
-	return []netip.Addr{addr}
+	if port == nil {
+		return addresses
+	}
+	for _, a := range port.Families() {
+		addresses = append(addresses, a.Address, a.Service)
+	}
+	if port.Second.IsValid() {
+		addresses = append(addresses, port.Second)
+	}
+	return addresses
 }
 
-// addCluster adds the RemoteGroups: one for each node, and the groups of the rules. There are none if
-// no policy isolates pods. A node's group lacks the addresses with which others connect too: its
-// EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.
-func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView, nodes *mappedNodes) {
+// addCluster adds the RemoteGroups of the rules. There are none if no policy isolates pods.
+func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
 		m.Add(g.object())
 	}
 	c.addOwnGroups(m, v)
-	if !c.isolates() {
-		return
-	}
-	for addr, n := range v.Nodes {
-		addresses := nodes.addresses(addr, n)
-		if six := nodenet.IsolatedIPv6(addr); six.IsValid() && v.Networks.IsolatesIPv6() {
-			addresses = append(addresses, six)
-		}
-		m.Add(netvirt.RemoteGroup{Name: nodeGroupName(addr), Prefixes: netvirt.NewPrefixList(single(addresses...)...)})
-	}
 }
 
-// addresses returns the addresses of a node, and of its management port, that policies take for the node.
-func (m *mappedNodes) addresses(addr netip.Addr, n *coe.Node) []netip.Addr {
-	addresses := policyAddresses(addr, n)
-	if port, has := m.port(addr); has {
-		for _, a := range port.Families() {
-			addresses = append(addresses, a.Address, a.Service)
-		}
-		if port.Second.IsValid() {
-			addresses = append(addresses, port.Second)
+// nodePolicy returns the RemoteGroup of a node, and the ACL for what isolated pods and their own node may do: everything that is not
+// withheld. The group has the addresses of the node and of its management port. It lacks the addresses with which others
+// connect too: its EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.
+func (s Settings) nodePolicy(addr netip.Addr, values nodeValues, port *netvirt.ManagementPort) []netvirt.Object {
+	addresses := nodeAddresses(addr, values.node, port)
+	if values.isolatedIPv6.IsValid() {
+		addresses = append(addresses, values.isolatedIPv6)
+	}
+	name, group, families := netvirt.NodeACLName(addr), netvirt.NodeGroupName(addr), familySet(0)
+	for _, a := range addresses {
+		families |= familyOf(a)
+	}
+	objects := []netvirt.Object{
+		netvirt.RemoteGroup{Name: group, Prefixes: netvirt.NewPrefixList(single(addresses...)...)},
+		netvirt.ACL{Name: name, Yields: s.withholds()},
+	}
+	for _, d := range directions {
+		for _, f := range families.all() {
+			objects = append(objects, netvirt.ACE{ACL: name, Name: fmt.Sprintf("%s:%s", d.acl, f), Direction: d.acl, Family: f, Remote: group})
 		}
 	}
-	return addresses
+	return objects
 }
 
 // namespacePolicies is what policies mean for the pods of one namespace.

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -18,7 +17,7 @@ import (
 //	shop:pods:HASH                  ACL of the pods that a selector selects
 //	shop:pods:HASH:tcp:8080:http    ACL of its pods that have a named port
 //	shop:isolated:ingress           ACL that isolates
-//	shop:node:192.168.33.12         ACL for what the pods' own node may do
+//	:node:192.168.33.12             ACL for what isolated pods and their own node may do
 //	ingress:web:0:ipv4              ACE of rule 0 of policy web
 //	egress:web:0:ipv4:tcp:8080:http the same, for one number of a named port
 //	peers:HASH                      RemoteGroup of the peers of a rule
@@ -26,7 +25,7 @@ import (
 //	peers:HASH:tcp:8080:http:ipv4   the same, for one family
 //	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated or a policy
 //	                                exceeds coe.MaxOtherNumbers
-//	node:192.168.33.12              RemoteGroup of the addresses of a node
+//	:node:192.168.33.12             RemoteGroup of the addresses of a node
 //	egress:NAME                     RemoteGroup of the pods of an EgressIP; it keeps its name if the selectors
 //	                                change, so that a pod that stays selected stays a member
 
@@ -34,12 +33,6 @@ import (
 func aclName(namespace, selector string, port *coe.ContainerPort) string {
 	return netvirt.NamePart(namespace) + ":pods:" + digest(selector) + portSuffix(port)
 }
-
-func nodeACLName(namespace string, node netip.Addr) string {
-	return netvirt.NamePart(namespace) + ":node:" + node.String()
-}
-
-func nodeGroupName(node netip.Addr) string { return "node:" + node.String() }
 
 func egressGroupName(name string) string { return "egress:" + name }
 

@@ -34,8 +34,9 @@ const (
 // Some connections are never dropped: ARP, neighbour and router discovery, DHCP, and those of
 // a pod with itself through a service.
 type ACL struct {
-	Name      string // unique in the cluster
-	Namespace string // of the members
+	Name string // unique in the cluster; see NodeACLName
+	// Namespace is that of the members; empty for the ACL of a node, whose members are of any namespace.
+	Namespace string
 	// Isolates is the direction in which the ACL isolates its members; empty for none.
 	Isolates Direction
 	// Withholds are ports of destinations that only ACEs of ACLs that do not yield allow, in the
@@ -84,8 +85,8 @@ type InterfaceACL struct {
 	Interface      string
 	Namespace      string
 	SecurityGroups NameList // names of the ACLs that it is a member of
-	// RemoteGroups are the names of the RemoteGroups that have its addresses. A name that is
-	// not in the model has no effect until it is.
+	// RemoteGroups are the names of the RemoteGroups that have its addresses. Such a name, and that of a node's ACL, has
+	// no effect while it is not in the model.
 	RemoteGroups NameList
 }
 
@@ -97,15 +98,17 @@ func (o InterfaceACL) Key() Key { return Key{KindInterfaceACL, o.Interface} }
 
 func aclKey(name string) Key { return Key{KindACL, name} }
 
-// Refs implements Object. A RemoteGroup belongs to the scope of the cluster. So that namespaces
-// need not wait for it, references to it are not in Refs.
+// Refs implements Object. A RemoteGroup and the ACL of a node belong to the scope of the cluster. So that namespaces
+// need not wait for them, references to them are not in Refs.
 func (o ACL) Refs() []Key         { return nil }
 func (o ACE) Refs() []Key         { return []Key{aclKey(o.ACL)} }
 func (o RemoteGroup) Refs() []Key { return nil }
 func (o InterfaceACL) Refs() []Key {
 	refs := []Key{{KindInterface, o.Interface}}
 	for _, name := range o.SecurityGroups.All() {
-		refs = append(refs, aclKey(name))
+		if !IsOfNode(name) {
+			refs = append(refs, aclKey(name))
+		}
 	}
 	return refs
 }
@@ -228,3 +231,14 @@ func mustPort(text string) uint16 {
 	}
 	return port
 }
+
+// ofNode begins the names of the ACL and the RemoteGroup of a node. All other names begin with a namespace or a word.
+const ofNode = ":node:"
+
+// NodeACLName returns the name of the ACL for what isolated pods and their own node may do. NodeGroupName returns that of the
+// RemoteGroup of the addresses of a node.
+func NodeACLName(node netip.Addr) string   { return ofNode + node.String() }
+func NodeGroupName(node netip.Addr) string { return ofNode + node.String() }
+
+// IsOfNode reports whether an ACL or a RemoteGroup with a name is that of a node.
+func IsOfNode(name string) bool { return strings.HasPrefix(name, ofNode) }

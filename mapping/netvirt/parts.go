@@ -73,6 +73,13 @@ func (k Key) part() string {
 		return noInterface + k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
 	case KindMACEntry, KindAdjacency: // "interface address"
 		return k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
+	case KindACL, KindACE, KindRemoteGroup: // an ACE: "acl name"
+		node, found := strings.CutPrefix(k.Name, ofNode)
+		if !found {
+			return ""
+		}
+		node, _, _ = strings.Cut(node, " ")
+		return noInterface + node
 	default:
 		return ""
 	}

@@ -266,7 +266,13 @@ func effective(o netvirt.InterfaceACL, m netvirt.Model) netvirt.Object {
 			remote = append(remote, name)
 		}
 	}
-	o.RemoteGroups = netvirt.NewNameList(remote...)
+	var groups []string
+	for _, name := range o.SecurityGroups.All() {
+		if m[netvirt.Key{Kind: netvirt.KindACL, Name: name}] != nil {
+			groups = append(groups, name)
+		}
+	}
+	o.SecurityGroups, o.RemoteGroups = netvirt.NewNameList(groups...), netvirt.NewNameList(remote...)
 	if o.SecurityGroups == "" && o.RemoteGroups == "" {
 		return nil
 	}

@@ -23,6 +23,7 @@ type acl struct {
 	netvirt.ACL
 	rules []netvirt.ACE
 	pods  map[*pod]bool // the members
+	late  bool          // it does not exist yet, although interfaces name it; only the ACL of a node
 }
 
 // remote is a remote group. While namespaces are isolated it has members of its namespace only.
@@ -48,7 +49,11 @@ func (p *policies) addACL(w *World) {
 	}
 	p.born++
 	ns := namespaces[p.rng.IntN(len(namespaces))]
-	p.acls = append(p.acls, &acl{ACL: netvirt.ACL{Name: fmt.Sprintf("%s:acl-%d", ns, p.born), Namespace: ns}})
+	one := netvirt.ACL{Name: fmt.Sprintf("%s:acl-%d", ns, p.born), Namespace: ns}
+	if p.rng.IntN(3) == 0 {
+		one = netvirt.ACL{Name: netvirt.NodeACLName(nodeAddress(p.born))}
+	}
+	p.acls = append(p.acls, &acl{ACL: one})
 	p.varyACL(w, p.acls[len(p.acls)-1])
 }
 
@@ -109,6 +114,7 @@ func (p *policies) varyACL(w *World, a *acl) {
 		a.Withholds = ports[len(a.rules)]
 	}
 	a.pods = p.somePods(w)
+	a.late = a.Namespace == "" && p.rng.IntN(3) == 0
 }
 
 // varyRemote chooses the prefixes and the members of a remote group at random.
@@ -135,6 +141,9 @@ func (p *policies) somePods(w *World) map[*pod]bool {
 // model adds the ACLs, the remote groups and their members.
 func (p *policies) model(m netvirt.Model, w *World) {
 	for _, a := range p.acls {
+		if a.late {
+			continue
+		}
 		m.Add(a.ACL)
 		for _, rule := range a.rules {
 			m.Add(rule)
@@ -183,7 +192,7 @@ func (r *remote) egress(m netvirt.Model) {
 func (p *policies) groupsOf(one *pod) netvirt.NameList {
 	var names []string
 	for _, a := range p.acls {
-		if a.pods[one] && a.Namespace == one.ns {
+		if a.pods[one] && (a.Namespace == one.ns || a.Namespace == "") {
 			names = append(names, a.Name)
 		}
 	}

@@ -213,7 +213,7 @@ func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet, objects netvirt.Model
 }
 
 // findDamaged finds damaged groups. A group is also damaged if it was encoded with an
-// object of a damaged group. Damage of a remote group does not spread to its members.
+// object of a damaged group. Damage of an ACL or a remote group does not spread to its members.
 // Members of an address set that no interface has belong to its remote group.
 func (l *loading) findDamaged() {
 	l.members.ofSets(func(at *membership, to ovsdb.Link) {
@@ -227,7 +227,7 @@ func (l *loading) findDamaged() {
 		}
 	}
 	for k := range maps.Clone(l.damaged) {
-		if k.Kind == netvirt.KindRemoteGroup {
+		if k.Kind == netvirt.KindRemoteGroup || k.Kind == netvirt.KindACL {
 			continue
 		}
 		for user := range l.users[k] {

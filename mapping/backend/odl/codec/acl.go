@@ -51,7 +51,7 @@ func (c *codec) encodeAccessList(u Unit, objects []netvirt.Object) Entry {
 	if !ok {
 		return nil
 	}
-	words := []word{{"acl", o.Name}, {"namespace", o.Namespace}}
+	words := append([]word{{"acl", o.Name}}, optional("namespace", o.Namespace)...)
 	words = append(words, optional("isolates", string(o.Isolates))...)
 	words = append(words, optional("withholds", string(o.Withholds))...) // only nodes that are joined have such ports
 	if o.Yields {

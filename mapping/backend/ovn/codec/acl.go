@@ -371,10 +371,13 @@ func parsePrefixes(text string) (list netvirt.PrefixList, ok bool) {
 }
 
 // join makes a port a member of its port groups, and its addresses members of the address sets
-// of its remote groups. A remote group that does not exist yet is left out; the port is encoded
-// again when the group is created. So is a damaged one, whose repair adds all its members.
+// of its remote groups. The ACL of a node or a remote group that does not exist yet is left out; the port is encoded
+// again when it is created. So is a damaged remote group, whose repair adds all its members.
 func (c Codec) join(set *ovsdb.RowSet, port string, p port, look Lookup) {
 	for _, name := range p.acl.SecurityGroups.All() {
+		if netvirt.IsOfNode(name) && look(aclKey(name)) == nil {
+			continue
+		}
 		set.Link(nb.PortGroupTable, c.portGroupUUID(name), "ports", port)
 	}
 	for _, name := range p.acl.RemoteGroups.All() {
