@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	pageSize   = 5000
+	// pageSize is the number of keys of a page. For each page etcd counts all keys that follow.
+	pageSize   = 20_000
 	retryAfter = 200 * time.Millisecond
 )
 
