@@ -101,9 +101,25 @@ func (n *namespacePolicies) of(labels coe.Labels) (all []*subjects) {
 
 // member returns the membership of the pods of a namespace with a memberKey.
 func (n *namespacePolicies) member(namespace string, key memberKey) member {
-	m := member{membership: &membership{}}
 	labels := coe.PodLabels(n.labels, key.labels)
-	var acls, groups []string
+	m := member{membership: &membership{acls: n.aclsOf(namespace, key, labels)}}
+	var groups []string
+	for _, g := range n.groups {
+		switch {
+		case !hasPort(key.ports, g.port):
+		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(labels) }):
+			groups = append(groups, g.name)
+		case g.byAddress():
+			m.within = append(m.within, g)
+		}
+	}
+	m.groups = netvirt.NewNameList(groups...)
+	return m
+}
+
+// aclsOf returns the names of the ACLs of which pods with a memberKey are members.
+func (n *namespacePolicies) aclsOf(namespace string, key memberKey, labels coe.Labels) netvirt.NameList {
+	var acls []string
 	isolated := map[netvirt.Direction]bool{}
 	for _, s := range n.of(labels) {
 		isolated[netvirt.Ingress] = isolated[netvirt.Ingress] || s.ingress
@@ -128,17 +144,7 @@ func (n *namespacePolicies) member(namespace string, key memberKey) member {
 	if (isolated[netvirt.Ingress] || isolated[netvirt.Egress]) && key.node.IsValid() {
 		acls = append(acls, netvirt.NodeACLName(key.node))
 	}
-	for _, g := range n.groups {
-		switch {
-		case !hasPort(key.ports, g.port):
-		case slices.ContainsFunc(g.selectors, func(s *coe.Selector) bool { return s.Matches(labels) }):
-			groups = append(groups, g.name)
-		case g.byAddress():
-			m.within = append(m.within, g)
-		}
-	}
-	m.acls, m.groups = netvirt.NewNameList(acls...), netvirt.NewNameList(groups...)
-	return m
+	return netvirt.NewNameList(acls...)
 }
 
 // hasPort reports whether a port is one of a pod's; nil is.

@@ -235,9 +235,10 @@ func mustPort(text string) uint16 {
 // ofNode begins the names of the ACL and the RemoteGroup of a node. All other names begin with a namespace or a word.
 const ofNode = ":node:"
 
-// NodeACLName returns the name of the ACL for what isolated pods and their own node may do. NodeGroupName returns that of the
-// RemoteGroup of the addresses of a node.
-func NodeACLName(node netip.Addr) string   { return ofNode + node.String() }
+// NodeACLName returns the name of the ACL for what isolated pods and their own node may do.
+func NodeACLName(node netip.Addr) string { return ofNode + node.String() }
+
+// NodeGroupName returns the name of the RemoteGroup of the addresses of a node.
 func NodeGroupName(node netip.Addr) string { return ofNode + node.String() }
 
 // IsOfNode reports whether an ACL or a RemoteGroup with a name is that of a node.
