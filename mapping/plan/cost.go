@@ -10,7 +10,7 @@ import (
 // Cost is an estimate of what network policies cost OVN.
 type Cost struct {
 	ACLs int `json:"acls"` // rows of the table ACL, of policies
-	// LogicalFlows is the number of logical flows: two for each ACL, and flowsOfFirstACL once.
+	// LogicalFlows is the number of logical flows: two for each ACL of a group with ports, and flowsOfFirstACL once.
 	LogicalFlows int `json:"logicalFlows"`
 	// OpenFlow is the number of flows on Node, the node with the most.
 	OpenFlow int        `json:"openFlow"`
@@ -39,19 +39,24 @@ func rowsOfIsolation(o netvirt.ACL) int {
 // set, for every switch of the node that has a port of the group (ovn-controller makes
 // conjunctions of them).
 func costOf(s state) (c Cost) {
+	f := flows{layout: s.layout, members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
+	f.count(s.model)
+	add := func(acl string, rows int) {
+		if c.ACLs += rows; len(f.members[acl]) > 0 {
+			c.LogicalFlows += rows * flowsOfACL
+		}
+	}
 	for _, o := range s.model {
 		switch o := o.(type) {
 		case netvirt.ACE:
-			c.ACLs++
+			add(o.ACL, 1)
 		case netvirt.ACL:
-			c.ACLs += rowsOfIsolation(o)
+			add(o.Name, rowsOfIsolation(o))
 		}
 	}
-	if c.LogicalFlows = c.ACLs * flowsOfACL; c.ACLs > 0 {
+	if c.LogicalFlows > 0 {
 		c.LogicalFlows += flowsOfFirstACL
 	}
-	f := flows{layout: s.layout, members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
-	f.count(s.model)
 	for node, n := range f.nodes {
 		if n > c.OpenFlow || n == c.OpenFlow && node.Less(c.Node) {
 			c.OpenFlow, c.Node = n, node
