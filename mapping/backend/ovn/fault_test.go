@@ -231,7 +231,8 @@ func TestStopped(t *testing.T) {
 // time.
 func TestBusyServer(t *testing.T) {
 	server := ovsdb.Start(t)
-	b := open(t, server, quick, func(c *ovn.Config) { c.Batch = 10_000 })
+	// ReadTimeout is how long a probe waits while nothing is written, and so how long the write may take to begin.
+	b := open(t, server, quick, func(c *ovn.Config) { c.Batch, c.ReadTimeout = 10_000, 15*time.Second })
 	few, many := netvirt.Model{}, netvirt.Model{}
 	few.Add(bulk(200, 10, 20)...)
 	many.Add(bulk(9000, 10, 20)...)
@@ -245,7 +246,7 @@ func TestBusyServer(t *testing.T) {
 	select {
 	case err := <-written:
 		require.Fail(t, "the write has ended", err)
-	case <-time.After(20 * time.Second): // longer than a probe waits while nothing is written
+	case <-time.After(20 * time.Second): // longer than ReadTimeout
 	}
 	server.Continue(t)
 	require.NoError(t, <-written)
