@@ -19,7 +19,7 @@ func TestSilentBackend(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st := b.Status()
 		return !st.InSync && !st.Backend.Connected
-	}, 15*time.Second, 50*time.Millisecond)
+	}, 2*time.Minute, 50*time.Millisecond)
 	server.Continue(t)
-	b.AwaitSync(10 * time.Second)
+	b.AwaitSync(time.Minute)
 }
