@@ -13,7 +13,7 @@ import (
 )
 
 // Cluster maps the objects of the cluster's scope: the nodes, the transit that connects
-// the vpn-instances, the node network that joins the two, the gateways, and the RemoteGroups of policies. The problems are sorted.
+// the vpn-instances, the node network that joins the two, the gateways, the RemoteGroups of policies, and the ACLs of nodes. The problems are sorted.
 //
 // Under IsolationNamespace neither transit nor node network exists: namespaces may have
 // the same addresses, so a node cannot reach a pod by its address.

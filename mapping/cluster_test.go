@@ -124,6 +124,12 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 	group, found := m[netvirt.RemoteGroup{Name: netvirt.NodeGroupName(node1)}.Key()].(netvirt.RemoteGroup)
 	require.True(t, found)
 	require.Equal(t, netvirt.PrefixList("100.96.0.6/32,100.96.0.7/32,"+node1.String()+"/32"), group.Prefixes)
+	acl := netvirt.ACL{Name: netvirt.NodeACLName(node1)} // what no policy decides is not logged
+	require.Equal(t, acl, m[acl.Key()])
+	for _, d := range []netvirt.Direction{netvirt.Ingress, netvirt.Egress} {
+		ace := netvirt.ACE{ACL: acl.Name, Name: string(d) + ":ipv4", Direction: d, Family: netvirt.IPv4, Remote: group.Name}
+		require.Equal(t, ace, m[ace.Key()])
+	}
 
 	store.Update(func(tx *coe.Tx) {
 		tx.SetNetworks(&coe.Networks{

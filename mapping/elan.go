@@ -40,15 +40,18 @@ func (b *builder) renew(e *elan) {
 
 // followELANs renews the elans whose values have changed, and adds those that are kept without an interface.
 func (b *builder) followELANs() {
-	otherVPN := b.VPN != b.view.VPN
-	if otherVPN || !same(b.ELANs, b.view.ELANs) || !same(b.Nodes, b.view.Nodes) {
-		for _, e := range b.elans {
-			fact, node := b.ELANs[e.name], b.Nodes[e.at]
-			if otherVPN || fact != e.fact || node != e.node {
-				e.fact, e.node = fact, node
-				b.renew(e)
-			}
+	otherVPN, otherFacts := b.VPN != b.view.VPN, !same(b.ELANs, b.view.ELANs)
+	for _, e := range b.elans {
+		fact, node := e.fact, b.Nodes[e.at]
+		if otherFacts {
+			fact = b.ELANs[e.name]
 		}
+		if otherVPN || fact != e.fact || node != e.node {
+			e.fact, e.node = fact, node
+			b.renew(e)
+		}
+	}
+	if otherVPN || otherFacts {
 		for name, fact := range b.ELANs {
 			if node, _, err := netvirt.ParseELANName(name); err == nil && b.keeps(fact) {
 				b.elan(node)

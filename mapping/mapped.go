@@ -14,11 +14,11 @@ import (
 
 // mapped is what a namespace was mapped to. The next mapping changes it: what the view and the policies do not change stays.
 type mapped struct {
-	view     coe.View           // zero before the first mapping
+	view     coe.View           // those parts that belong to the namespace alone; zero before the first mapping
 	enforced *namespacePolicies // the policies
 	blocks   map[blockKey]*coe.Block
 	elans    map[netip.Addr]*elan // by node
-	// pods holds the interfaces by address. It is nil while there are no services.
+	// pods holds the interfaces by address, of which each has one interface. It is nil while there are no services.
 	pods map[netip.Addr]*coe.Lease
 	// waiting has the UIDs of the pods that are mapped again each time: an interface is missing, or is not on the pod's node.
 	waiting map[string]bool

@@ -127,7 +127,8 @@ func (b *builder) build() {
 	b.sharedEgress()
 	b.changed[""] = netvirt.RestPart(b.rest)
 	b.parts = b.parts.With(b.changed)
-	b.view, b.enforced = b.View, b.policies
+	b.view = coe.View{Pods: b.Pods, Leases: b.Leases, Blocks: b.Blocks, ELANs: b.ELANs, VPN: b.VPN, Refusals: b.Refusals}
+	b.enforced = b.policies
 	for _, problems := range b.podProblems {
 		b.problems = append(b.problems, problems...)
 	}

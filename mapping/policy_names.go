@@ -25,7 +25,7 @@ import (
 //	peers:HASH:tcp:8080:http:ipv4   the same, for one family
 //	shop:peers:HASH                 RemoteGroup of one namespace, if namespaces are isolated or a policy
 //	                                exceeds coe.MaxOtherNumbers
-//	:node:192.168.33.12             RemoteGroup of the addresses of a node
+//	node:192.168.33.12              RemoteGroup of the addresses of a node
 //	egress:NAME                     RemoteGroup of the pods of an EgressIP; it keeps its name if the selectors
 //	                                change, so that a pod that stays selected stays a member
 

@@ -91,13 +91,14 @@ func (b *Bridge) changed(c coe.Changed) {
 	}
 }
 
+// scopesOf returns the scopes that have changed. The cluster comes first, because other scopes refer to it.
 func scopesOf(c coe.Changed) []netvirt.Scope {
 	scopes := make([]netvirt.Scope, 0, len(c.Namespaces)+1)
-	for _, ns := range c.Namespaces {
-		scopes = append(scopes, netvirt.Scope(ns))
-	}
 	if c.Cluster {
 		scopes = append(scopes, netvirt.Cluster)
+	}
+	for _, ns := range c.Namespaces {
+		scopes = append(scopes, netvirt.Scope(ns))
 	}
 	return scopes
 }

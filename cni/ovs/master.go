@@ -15,10 +15,16 @@ import (
 // masterPause is how long a member stays disconnected: OpenDaylight must choose another master.
 const masterPause = 3 * time.Second
 
+// maxDoublings limits how many times the wait for a master doubles. It doubles when all members were disconnected in vain: an
+// OpenDaylight with much to do must get the time to do it.
+const maxDoublings = 3
+
 // mastery is the search for the master of the bridge.
 type mastery struct {
 	due  time.Time // when a member is disconnected; zero unless all were slaves when last seen
 	last string    // the member that was disconnected last
+	// tries is how many times a member was disconnected since there was a master.
+	tries int
 }
 
 // findMaster disconnects a member of OpenDaylight for some seconds if nobody has programmed the bridge for a time. A bridge that a
@@ -48,6 +54,9 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	}
 	slaves := slavesOf(ctx, m, rows)
 	if len(slaves) == 0 {
+		if slices.ContainsFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" }) {
+			search.tries = 0
+		}
 		return nil
 	}
 	if search.due = due; due.IsZero() {
@@ -65,7 +74,8 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	if err == nil {
 		err = s.giveControllers(ctx, one, top, taken, top.ExternalIDs[keyIdentity], masterPause)
 	}
-	search.due = time.Now().Add(s.masterWait(root.OtherConfig))
+	search.tries++
+	search.due = time.Now().Add(s.masterWait(root.OtherConfig) << min(search.tries/len(slaves), maxDoublings))
 	if err != nil {
 		return fmt.Errorf("reconnect bridge %s to %s: %w", s.cfg.Bridge, search.last, err)
 	}

@@ -232,14 +232,17 @@ func mustPort(text string) uint16 {
 	return port
 }
 
-// ofNode begins the names of the ACL and the RemoteGroup of a node. All other names begin with a namespace or a word.
+// ofNode begins the names of the ACLs of nodes. All other names of ACLs begin with a namespace.
 const ofNode = ":node:"
+
+// groupOfNode begins the names of the RemoteGroups of nodes.
+const groupOfNode = "node:"
 
 // NodeACLName returns the name of the ACL for what isolated pods and their own node may do.
 func NodeACLName(node netip.Addr) string { return ofNode + node.String() }
 
 // NodeGroupName returns the name of the RemoteGroup of the addresses of a node.
-func NodeGroupName(node netip.Addr) string { return ofNode + node.String() }
+func NodeGroupName(node netip.Addr) string { return groupOfNode + node.String() }
 
-// IsOfNode reports whether an ACL or a RemoteGroup with a name is that of a node.
+// IsOfNode reports whether an ACL with a name is that of a node.
 func IsOfNode(name string) bool { return strings.HasPrefix(name, ofNode) }

@@ -73,16 +73,23 @@ func (k Key) part() string {
 		return noInterface + k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
 	case KindMACEntry, KindAdjacency: // "interface address"
 		return k.Name[:max(0, strings.LastIndexByte(k.Name, ' '))]
-	case KindACL, KindACE, KindRemoteGroup: // an ACE: "acl name"
-		node, found := strings.CutPrefix(k.Name, ofNode)
-		if !found {
-			return ""
-		}
-		node, _, _ = strings.Cut(node, " ")
-		return noInterface + node
+	case KindACL, KindACE: // an ACE: "acl name"
+		acl, _, _ := strings.Cut(k.Name, " ")
+		return partOfNode(acl, ofNode)
+	case KindRemoteGroup:
+		return partOfNode(k.Name, groupOfNode)
 	default:
 		return ""
 	}
+}
+
+// partOfNode returns the name of the part of a node, whose address follows a prefix in a name; empty if none does.
+func partOfNode(name, prefix string) string {
+	text, found := strings.CutPrefix(name, prefix)
+	if _, err := netip.ParseAddr(text); !found || err != nil {
+		return ""
+	}
+	return noInterface + text
 }
 
 // Parts divides the model into parts.

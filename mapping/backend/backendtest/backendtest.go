@@ -268,7 +268,7 @@ func effective(o netvirt.InterfaceACL, m netvirt.Model) netvirt.Object {
 	}
 	var groups []string
 	for _, name := range o.SecurityGroups.All() {
-		if m[netvirt.Key{Kind: netvirt.KindACL, Name: name}] != nil {
+		if !netvirt.IsOfNode(name) || m[netvirt.Key{Kind: netvirt.KindACL, Name: name}] != nil {
 			groups = append(groups, name)
 		}
 	}

@@ -79,8 +79,8 @@ func (w *write) countFailure(f failure) int {
 	defer w.mu.Unlock()
 	at, now := placeOf(f.operation), time.Now()
 	count, found := w.backend.failures[at]
-	if !found {
-		count.first = now
+	if !found || now.Sub(count.last) > w.cfg.Conflict {
+		count.first = now // an earlier conflict has ended
 	}
 	count.writes, count.last = count.writes+1, now
 	w.backend.failures[at] = count

@@ -11,8 +11,8 @@
 //
 // An Interface has no row until its ELANInterface exists, nor, in LayoutNode, until its Node has its gateways; until then
 // Read does not return it. An InterfaceACL has no row at all: Read finds it in the members of port groups and
-// address sets. So Read leaves out RemoteGroups that do not exist and, while the interface has
-// no address, all of them. It does not return an InterfaceACL that names no group then.
+// address sets. So Read leaves out ACLs of nodes and RemoteGroups that do not exist and, while the interface has
+// no address, all RemoteGroups. It does not return an InterfaceACL that names no group then.
 //
 // Under isolation "none" (vpn-instances with a Transit) a pod reaches the services of
 // every namespace. Without a Transit it reaches the services of its own namespace.

@@ -220,7 +220,6 @@ func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, lo
 		<-conn.Ended() // no Row is shown any more
 	}()
 	reading, cancel := conn.WhileHeard(ctx, cfg.ReadTimeout)
-	defer cancel()
 	first := map[string]portRow{} // what the answer shows; nil later
 	monitor := t.monitor
 	monitor.Row = func(uuid string, columns []jsontext.Value, gone bool) {
@@ -234,7 +233,9 @@ func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, lo
 		t.begin(first)
 		first = nil
 	}
-	if err := conn.Follow(reading, &monitor); err != nil {
+	err = conn.Follow(reading, &monitor)
+	cancel()
+	if err != nil {
 		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
 	}
 	log.Info("following the times of ports", "database", t.database, "endpoint", endpoint)

@@ -258,7 +258,11 @@ func (c *codec) secure(e *IETFInterface, objects []netvirt.Object) []word {
 	}
 	isolated := map[netvirt.Direction]bool{}
 	for _, name := range o.SecurityGroups.All() {
-		isolated[c.isolates[name]] = true
+		direction, known := c.acls[name]
+		if netvirt.IsOfNode(name) && !known {
+			continue // aclservice would never look for the list again; the interface is encoded again when it comes
+		}
+		isolated[direction] = true
 		e.Groups = append(e.Groups, netvirtjson.GroupID(netvirt.ACL{Name: name}.Key()))
 	}
 	secured = isolated[netvirt.Ingress] || isolated[netvirt.Egress]

@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/go-json-experiment/json"
@@ -53,6 +55,30 @@ func TestEntriesOfPolicies(t *testing.T) {
 	require.True(t, *secured.Secured)
 	require.ElementsMatch(t, []string{list, isolating, openID(netvirt.Egress)}, secured.Groups)
 	require.Equal(t, []addressPair{{"0a:58:0a:0b:02:1c", "10.11.2.28"}}, secured.Pairs)
+}
+
+// TestLateACLOfNode: an interface has the list of its node's ACL only when the list exists, because aclservice does not look for it again.
+func TestLateACLOfNode(t *testing.T) {
+	m, list := withPolicies()
+	node := netvirt.ACL{Name: netvirt.NodeACLName(netip.MustParseAddr("192.168.33.12"))}
+	m.Add(netvirt.InterfaceACL{Interface: "shop:db", Namespace: "shop", SecurityGroups: netvirt.NewNameList("shop:isolated:ingress", "shop:pods:1", node.Name)})
+	mirror := encodeAll(t, Nested, m)
+	require.Equal(t, m, mirror.Model())
+	unit, of := Unit{netvirt.KindInterface, "shop:db"}, netvirt.Model{}
+	for k, o := range m {
+		if UnitOf(o) == unit {
+			of[k] = o
+		}
+	}
+	groups := func() []string {
+		content, err := mirror.Encode(unit, slices.Collect(maps.Values(of)), mirror.At(unit))
+		require.NoError(t, err)
+		return content[Interfaces].(*IETFInterface).Groups
+	}
+	others := []string{list, netvirtjson.GroupID(netvirt.ACL{Name: "shop:isolated:ingress"}.Key()), openID(netvirt.Egress)}
+	require.ElementsMatch(t, others, groups())
+	mirror.Learn(netvirt.Change{New: node})
+	require.ElementsMatch(t, append(others, netvirtjson.GroupID(node.Key())), groups())
 }
 
 func jsonOf(t *testing.T, e Entry) string {

@@ -21,11 +21,11 @@ type codec struct {
 	transits map[string]string
 	// Networks holds the NodeNetworks by prefix.
 	networks map[netip.Prefix]netvirt.NodeNetwork
-	// isolates holds the direction in which an ACL isolates, by name; groups holds the
+	// acls holds the direction in which an ACL isolates, or none, by name; groups holds the
 	// RemoteGroups by name.
-	isolates map[string]netvirt.Direction
-	groups   map[string]netvirt.RemoteGroup
-	Subnets  *subnets
+	acls    map[string]netvirt.Direction
+	groups  map[string]netvirt.RemoteGroup
+	Subnets *subnets
 }
 
 // Encode returns the entries of a unit. A damaged entry stays as it is, until its main object

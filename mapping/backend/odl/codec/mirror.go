@@ -29,7 +29,7 @@ func NewMirror(f Form) *Mirror {
 	m := &Mirror{units: map[Unit]*Content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[Unit]bool{}, touched: map[Unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
-		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, isolates: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, Subnets: newSubnets(nil),
+		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, acls: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, Subnets: newSubnets(nil),
 	}
 	return m
 }
@@ -82,9 +82,9 @@ func (m *Mirror) use(u Unit, was, now Entry) {
 func (m *Mirror) Learn(c netvirt.Change) {
 	switch o := c.Object().(type) {
 	case netvirt.ACL:
-		delete(m.isolates, o.Name)
-		if c.New != nil && o.Isolates != "" {
-			m.isolates[o.Name] = o.Isolates
+		delete(m.acls, o.Name)
+		if c.New != nil {
+			m.acls[o.Name] = o.Isolates
 		}
 	case netvirt.RemoteGroup:
 		delete(m.groups, o.Name)

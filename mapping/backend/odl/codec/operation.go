@@ -165,7 +165,7 @@ func (m *Mirror) encodeDraft(lists *[ListCount][]*Operation, d *draft) error {
 		o := &Operation{Unit: d.unit, List: l, Entry: want[l], There: d.have[l] != nil, changes: d.changes}
 		for k, object := range d.objects {
 			if listOf(k.Kind) == l || OfNode(k.Kind) {
-				o.Refs = append(o.Refs, object.Refs()...)
+				o.Refs = append(append(o.Refs, object.Refs()...), m.aclsOfNodes(object)...)
 			}
 			if OfNode(k.Kind) && l != Interfaces {
 				o.Refs = append(o.Refs, k)
@@ -177,6 +177,17 @@ func (m *Mirror) encodeDraft(lists *[ListCount][]*Operation, d *draft) error {
 		lists[l] = append(lists[l], o)
 	}
 	return nil
+}
+
+// aclsOfNodes returns the known ACLs of nodes that an InterfaceACL names. The entry waits for their lists.
+func (m *Mirror) aclsOfNodes(o netvirt.Object) (keys []netvirt.Key) {
+	acl, _ := o.(netvirt.InterfaceACL)
+	for _, name := range acl.SecurityGroups.All() {
+		if _, known := m.acls[name]; known && netvirt.IsOfNode(name) {
+			keys = append(keys, netvirt.ACL{Name: name}.Key())
+		}
+	}
+	return keys
 }
 
 func equalAt(a, b Content, l int) bool {

@@ -280,9 +280,12 @@ func aceText(e netvirt.ACE) string {
 
 // decodeACL decodes the port group of encodeACL.
 func decodeACL(k netvirt.Key, group *nb.PortGroup) []netvirt.Object {
-	ids := group.ExternalIDs
-	namespace, acl := ids[idNamespace], netvirt.ACL{
-		Name: k.Name, Namespace: ids[idNamespace], Isolates: netvirt.Direction(ids[idIsolates]),
+	ids, namespace := group.ExternalIDs, group.ExternalIDs[idNamespace]
+	if netvirt.IsOfNode(k.Name) {
+		namespace = ""
+	}
+	acl := netvirt.ACL{
+		Name: k.Name, Namespace: namespace, Isolates: netvirt.Direction(ids[idIsolates]),
 		Yields: ids[idYields] == "true", Logs: ids[idLogs] == "true",
 	}
 	if validPorts(ids[idWithholds]) {

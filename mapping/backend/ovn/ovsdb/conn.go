@@ -145,15 +145,16 @@ func (c *Conn) Wait(ctx context.Context, call *Call) ([]Result, error) {
 	case <-call.done:
 		return call.results, call.err
 	case <-ctx.Done():
-		_ = c.Close() // nobody would read the answer
-		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	case <-c.ended:
 	}
 	select {
-	case <-call.done:
+	case <-call.done: // too
 		return call.results, call.err
-	default:
+	case <-c.ended:
 		return nil, c.err
+	default:
+		_ = c.Close() // nobody would read the answer
+		return nil, fmt.Errorf("no answer: %w", context.Cause(ctx))
 	}
 }
 
