@@ -73,7 +73,7 @@ func (w *exposeWorld) sameSource(at map[string]network, sides map[string][]gatew
 	for host, outside := range at {
 		s := sides[host][family]
 		require.NoError(w.t, w.lab.In(outside.name, func() error {
-			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(s.outside), Port: 40000}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: port})
+			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(s.outside), Port: 20000}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: port})
 			conns[host] = conn
 			return err
 		}))
