@@ -398,7 +398,7 @@ func nodeAddresses(addr netip.Addr, n *coe.Node, port *netvirt.ManagementPort) [
 	return addresses
 }
 
-// addCluster adds the RemoteGroups of rules and EgressIPs, and those of namespaces that ACLs keep apart.
+// addCluster adds the RemoteGroups of rules, of EgressIPs, and of namespaces that ACLs keep apart.
 func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
 	for _, g := range c.groups {
 		m.Add(g.object())
