@@ -59,6 +59,8 @@ const (
 	refusedAlone      = 3
 	// failuresFor is the time after which failures are forgotten at whose entry no write has failed since: it is not wanted any more.
 	failuresFor = 10 * time.Minute
+	// conflictOver is the time without a failure at an entry after which a conflict is a new one. A failed write is repeated much sooner.
+	conflictOver = 30 * time.Second
 	// After each maxFailed failed entries a write checks that the datastore accepts writes, if the controller has
 	// accepted none.
 	maxFailed = 8
@@ -79,7 +81,7 @@ func (w *write) countFailure(f failure) int {
 	defer w.mu.Unlock()
 	at, now := placeOf(f.operation), time.Now()
 	count, found := w.backend.failures[at]
-	if !found || now.Sub(count.last) > w.cfg.Conflict {
+	if !found || now.Sub(count.last) > conflictOver {
 		count.first = now // an earlier conflict has ended
 	}
 	count.writes, count.last = count.writes+1, now
