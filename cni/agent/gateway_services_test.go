@@ -287,7 +287,7 @@ func (w *exposeWorld) testGatewayAddresses(sides []gatewaySide) {
 // node of a pod.
 func (w *exposeWorld) testGatewayKeepsOut(s gatewaySide, cluster, local nodePorts) {
 	const north, port = "north", 20000 // no port that the kernel chooses
-	var answers net.PacketConn // the answer of a pod goes to the node
+	var answers net.PacketConn         // the answer of a pod goes to the node
 	require.NoError(w.t, w.lab.In("host1", func() (err error) {
 		answers, err = net.ListenPacket("udp", net.JoinHostPort(s.spoofed[0], strconv.Itoa(port)))
 		return err
