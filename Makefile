@@ -185,7 +185,8 @@ bench-scale: deps
 	go run ./test/bench/scale $(if $(SIZES),-only $(SIZES))
 
 # bench-odl: print the figures of the OpenDaylight backend, on a real one (root)
-bench-odl: deps odl
+bench-odl: deps kube odl
 	go run ./test/bench/odl
+	go run ./test/bench/edge -only clusterip
 
 .PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean

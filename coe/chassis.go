@@ -8,7 +8,7 @@ import (
 // Chassis is what the agent of a node has reported: the name of the node in OVN.
 type Chassis struct {
 	Node netip.Addr // internal address; the key
-	Name string     // external_ids:system-id of the node's switch
+	Name string     // what ovn-controller has: external_ids:system-id of the switch, unless it was given another one
 }
 
 // PutChassis adds or replaces the chassis of a node.
@@ -39,4 +39,18 @@ func (s *Store) Chassis() map[netip.Addr]string {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.chassis
+}
+
+// SetChassisOfOVN replaces what ChassisOfOVN returns; nil says that they are followed, and not known yet.
+func (tx *Tx) SetChassisOfOVN(hosts map[string]string) {
+	tx.cluster = tx.cluster || !tx.store.followsOVN || (hosts == nil) != (tx.store.inOVN == nil) || !maps.Equal(hosts, tx.store.inOVN)
+	tx.store.inOVN, tx.store.followsOVN = hosts, true
+}
+
+// ChassisOfOVN returns the chassis that OVN has: the host name of each, by its name. It is nil while it is not known. followed reports
+// whether the bridge reads it from OVN. The map must not be changed.
+func (s *Store) ChassisOfOVN() (hosts map[string]string, followed bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.inOVN, s.followsOVN
 }

@@ -15,8 +15,8 @@ type Networks struct {
 	NodesIPv6 nodenet.Range `json:"nodes-ipv6,omitzero"`
 	// Isolated is set if nodes have a port in each of their elan-instances instead.
 	Isolated bool `json:"isolated,omitempty"`
-	// NodesBalance is set if nodes lead pods to services, because the network does not. Pods reach what is outside of the
-	// network by a port of their node in each elan-instance.
+	// NodesBalance is set if nodes lead pods to services, because the network does not. Pods send to services by a port of their
+	// node in each elan-instance. Without isolation they also reach what is outside of the network by it.
 	NodesBalance bool `json:"nodes-balance,omitempty"`
 	// Pods are the address ranges of pods, Services the ranges of cluster addresses; sorted.
 	Pods     []netip.Prefix `json:"pods,omitempty"`
@@ -84,6 +84,23 @@ func (n *Networks) Routed() []netip.Prefix {
 	return all
 }
 
+// IsolatedEdge returns the source of what a node leads to services, if it leads the pods of isolated namespaces there; else zero. Pods
+// send to services by the address of their node, so it must be an IPv4 address.
+func (n *Networks) IsolatedEdge(f *NodeFact) netip.Addr {
+	if edges := n.isolatedEdges(); f != nil && f.Node.Is4() && edges.IsValid() && edges.Has(f.Number) {
+		return edges.Address(f.Number)
+	}
+	return netip.Addr{}
+}
+
+// isolatedEdges returns the range of IsolatedEdge; zero if nodes lead no pods of isolated namespaces.
+func (n *Networks) isolatedEdges() nodenet.Range {
+	if n == nil || !n.Isolated || !n.NodesBalance {
+		return nodenet.Range{}
+	}
+	return n.Nodes
+}
+
 // Valid reports whether the ranges can be used.
 func (n *Networks) Valid() bool {
 	return n.Isolated || n.Nodes.Numbers() > 0 && n.Nodes.Addr().Is4() && (!n.NodesIPv6.IsValid() || n.NodesIPv6.Addr().Is6())
@@ -112,6 +129,6 @@ type NodeFact struct {
 	Owner string `json:"owner,omitempty"`
 	// Chassis is the chassis that its agent has reported first, if no other node has it; else empty.
 	Chassis string `json:"chassis,omitempty"`
-	// ChassisChanged: the agent reports another one now. OVN has the node by one of the two names.
+	// ChassisChanged: the agent reports another one now, or OVN has the node by another name. Gateways are not bound to it.
 	ChassisChanged bool `json:"chassis-changed,omitempty"`
 }

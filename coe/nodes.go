@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // rebuildNodes replaces the node table, and returns the former one. If two nodes have the same
@@ -55,4 +56,21 @@ func (s *Store) owns(addr netip.Addr, n *Node) bool {
 func (s *Store) mayHold(addr netip.Addr, n *Node) bool {
 	fact := s.numbers[addr]
 	return fact == nil || fact.Owner == "" || fact.Owner == n.Identity() || len(s.incomplete) == 0
+}
+
+// isolatedEdge returns Networks.IsolatedEdge of a node.
+func (s *Store) isolatedEdge(node netip.Addr) netip.Addr {
+	return s.networks.IsolatedEdge(s.numbers[node])
+}
+
+// markELANs marks the namespaces with elan-instances whose names begin so.
+func (tx *Tx) markELANs(prefix string) {
+	for name, ns := range tx.store.namespaces {
+		for elan := range ns.elans {
+			if strings.HasPrefix(elan, prefix) {
+				tx.dirty[name] = true
+				break
+			}
+		}
+	}
 }

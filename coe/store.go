@@ -35,11 +35,14 @@ type Store struct {
 	// numbers and networks are chosen for the cluster; replaced, never changed.
 	numbers  map[netip.Addr]*NodeFact
 	networks *Networks
-	gateways []*Gateway             // sorted by node; replaced, never changed
-	chassis  map[netip.Addr]string  // see Chassis; replaced, never changed
-	policies map[string]*PolicySpec // of the cluster, by uid
-	policy   policyState
-	egress   egressState
+	gateways []*Gateway            // sorted by node; replaced, never changed
+	chassis  map[netip.Addr]string // see Chassis; replaced, never changed
+	// inOVN and followsOVN: see ChassisOfOVN. inOVN is replaced, never changed.
+	inOVN      map[string]string
+	followsOVN bool
+	policies   map[string]*PolicySpec // of the cluster, by uid
+	policy     policyState
+	egress     egressState
 	// blocks are by node. Their slices are replaced, never changed. shownBlocks is a copy for ClusterViews; nil while stale.
 	blocks, shownBlocks map[netip.Addr][]*Block
 

@@ -147,6 +147,40 @@ func TestStoreMarksHostPorts(t *testing.T) {
 	require.Empty(t, r.take())
 }
 
+// The ports of nodes in isolated namespaces depend on the numbers of the nodes, and on their range, if nodes lead pods to services.
+func TestStoreMarksIsolatedNodes(t *testing.T) {
+	var r recorder
+	s := coe.NewStore(r.changed, coe.Kubernetes)
+	s.Update(func(tx *coe.Tx) {
+		tx.PutELAN("there", &coe.ELANFact{Name: node1.String() + ":there"})
+		tx.PutELAN("elsewhere", &coe.ELANFact{Name: "192.0.2.200:elsewhere"})
+	})
+	r.take()
+	networks := func(prefix string, balance bool) *coe.Networks {
+		return &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix(prefix)}, Isolated: true, NodesBalance: balance}
+	}
+	all := []string{"elsewhere", "there"}
+	for i, c := range []struct {
+		change func(*coe.Tx)
+		marks  []string
+	}{
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.96.0.0/16", false)) }, nil},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1}) }, nil},
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.96.0.0/16", true)) }, all},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 1, Owner: "n1"}) }, nil},
+		{func(tx *coe.Tx) { tx.PutNodeFact(&coe.NodeFact{Node: node1, Number: 2}) }, all[1:]},
+		{func(tx *coe.Tx) { tx.SetNetworks(networks("100.97.0.0/16", true)) }, all},
+		{func(tx *coe.Tx) { tx.DeleteNodeFact(node1) }, all[1:]},
+	} {
+		s.Update(c.change)
+		var marked []string
+		for _, changed := range r.take() {
+			marked = append(marked, changed.Namespaces...)
+		}
+		require.ElementsMatch(t, c.marks, marked, i)
+	}
+}
+
 // A source can be complete before the change that completed it is notified.
 func TestStoreNotified(t *testing.T) {
 	var s *coe.Store

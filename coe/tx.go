@@ -352,26 +352,30 @@ func (tx *Tx) vips(namespace string) map[VIP]bool {
 // PutNodeFact adds or replaces what was chosen for a node.
 func (tx *Tx) PutNodeFact(f *NodeFact) {
 	tx.claimed = true
-	tx.numbers(func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
+	tx.numbers(f.Node, func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
 }
 
 // DeleteNodeFact deletes what was chosen for the node with an address.
 func (tx *Tx) DeleteNodeFact(node netip.Addr) {
 	tx.claimed = true
-	tx.numbers(func(m map[netip.Addr]*NodeFact) { delete(m, node) })
+	tx.numbers(node, func(m map[netip.Addr]*NodeFact) { delete(m, node) })
 }
 
 // ForgetNodeFacts deletes what was chosen for all nodes.
 func (tx *Tx) ForgetNodeFacts() { tx.store.numbers, tx.claimed = nil, true }
 
-// numbers changes a copy, because views share the map.
-func (tx *Tx) numbers(change func(map[netip.Addr]*NodeFact)) {
+// numbers changes a copy, because views share the map. It marks the namespaces on the node if its ports there have another address.
+func (tx *Tx) numbers(node netip.Addr, change func(map[netip.Addr]*NodeFact)) {
+	before := tx.store.isolatedEdge(node)
 	numbers := maps.Clone(tx.store.numbers)
 	if numbers == nil {
 		numbers = map[netip.Addr]*NodeFact{}
 	}
 	change(numbers)
 	tx.withNumbers(func() { tx.store.numbers = numbers })
+	if tx.store.isolatedEdge(node) != before {
+		tx.markELANs(node.String() + ":")
+	}
 }
 
 // withNumbers changes the numbers of nodes, or their range. It marks the namespaces of pods with host ports if the range
@@ -390,6 +394,9 @@ func (tx *Tx) withNumbers(change func()) {
 func (tx *Tx) SetNetworks(n *Networks) {
 	had := tx.store.networks
 	tx.withNumbers(func() { tx.store.networks = n })
+	if had.isolatedEdges() != n.isolatedEdges() {
+		tx.markELANs("")
+	}
 	if len(tx.store.gateways) == 0 || had != nil && n != nil && slices.Equal(had.Pods, n.Pods) {
 		return
 	}

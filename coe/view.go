@@ -63,6 +63,15 @@ func (s *Store) View(name string) View {
 	return v
 }
 
+// Views returns the view of every namespace of the store. Changes may come between two views.
+func (s *Store) Views() []View {
+	var all []View
+	for _, name := range s.Namespaces() {
+		all = append(all, s.View(name))
+	}
+	return all
+}
+
 // refresh rebuilds the stale parts of the View.
 func (ns *namespace) refresh() {
 	v := &ns.shown

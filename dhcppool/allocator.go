@@ -11,9 +11,12 @@ type ELAN struct {
 	Name string
 	// Domain is the address space in which its addresses are unique.
 	Domain string
-	// Own is a network whose pools serve the ELAN alone, beside the network that has its name.
+	// Own, of a node only, is a network whose pools serve the node alone, beside the network that has its name.
 	Own string
 }
+
+// OfNode reports whether the ELAN is a node.
+func (e ELAN) OfNode() bool { return e.Own != "" }
 
 // Block is a prefix that an ELAN holds.
 type Block struct {
@@ -44,6 +47,8 @@ type Held struct {
 type Allocator struct {
 	// GatewayFits, if not nil, reports whether a new block of an ELAN can have a gateway.
 	GatewayFits func(ELAN, netip.Addr) bool
+	// Nodes is how many nodes may get blocks.
+	Nodes int
 
 	given    map[string][]Pool // by network, in the order of use
 	pools    map[string][]Pool // the same, with absent bounds filled in

@@ -16,6 +16,10 @@ const (
 	firstBits6, smallestBits6 = 120, 126
 )
 
+// nodeBits4 is the prefix length of the largest first block of a node, as that of the pod-cidrs of Kubernetes by default. A kubelet runs 110
+// pods by default, and addresses rest when pods are gone. Each further block has a gateway that costs the backend.
+const nodeBits4 = 24
+
 // size is a size of blocks in a subnet. Its hint is the first address where a block of this
 // size may be free; the zero address if there is none.
 type size struct {
@@ -105,20 +109,37 @@ func (a *Allocator) carve(d *domain, elan ELAN, p Pool) (netip.Addr, *block) {
 }
 
 // sizes returns the prefix length of the ELAN's next block, and of the smallest block that it
-// may get instead. The first block is a /29 (IPv6: /120). With IPv4, each further block has
-// twice the size of the ELAN's largest block; with IPv6, the same size.
+// may get instead. The first block is a /29 (IPv6: /120), but nodes get larger ones (nodeBits). With IPv4, each further
+// block has twice the size of the ELAN's largest block; with IPv6, the same size.
 func (a *Allocator) sizes(elan ELAN, p Pool) (due, smallest int) {
 	due, smallest = firstSizes(elan, p)
-	grow := 1
-	if p.Subnet.Addr().Is6() {
-		grow = 0
+	if elan.OfNode() {
+		taken, all := a.Taken(p)
+		due = p.nodeBits(due, all-taken, max(a.Nodes, 1))
 	}
 	for _, b := range a.elans[elan.Name] {
 		if b.Network == p.Network && b.Subnet == p.Subnet {
-			due = min(due, b.Prefix.Bits()-grow)
+			due = min(due, p.larger(b.Prefix.Bits()))
 		}
 	}
-	return max(due, p.Subnet.Bits()), smallest
+	return due, smallest
+}
+
+// larger returns the prefix length of the block that follows one of a prefix length.
+func (p Pool) larger(bits int) int {
+	if p.Subnet.Addr().Is4() {
+		bits--
+	}
+	return max(bits, p.Subnet.Bits())
+}
+
+// nodeBits returns the prefix length of a block of a node that would have another one as a block of an ELAN: with IPv4, as large as
+// half of what is free for each node, but at most nodeBits4.
+func (p Pool) nodeBits(bits int, free float64, nodes int) int {
+	for p.Subnet.Addr().Is4() && bits > nodeBits4 && p.sizeOf(bits-1)*2*float64(nodes) <= free {
+		bits--
+	}
+	return bits
 }
 
 // firstSizes is sizes for an ELAN without a block of the pool. If a pool serves one ELAN, it

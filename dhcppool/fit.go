@@ -1,37 +1,65 @@
 package dhcppool
 
 import (
+	"cmp"
 	"math"
 	"net/netip"
+	"slices"
 )
 
 // Fits estimates how many pods get an address of the pool before the first one is refused, if a number of holders of blocks
 // get pods in turn. Holders are ELANs, or nodes. The result is too large by the addresses that a range which does not begin or
 // end with a block takes from its first and last block, and by few more, because blocks are aligned.
-func (p Pool) Fits(holders int) float64 {
+func (p Pool) Fits(holders int, nodes bool) float64 {
 	if holders <= 0 {
 		return 0
 	}
 	due, smallest := firstSizes(ELAN{}, p)
-	var (
-		left = p.addresses(smallest)
-		h    = float64(holders)
-		pods float64 // of each holder
-	)
+	left := p.addresses(smallest)
+	groups := []fitGroup{{holders: float64(holders), due: due}} // by pods, then in turn
 	if p.Subnet.Addr().Is6() {
-		rounds := math.Floor(left / (h * p.sizeOf(due)))
-		pods, left = rounds*p.podsOf(due), left-rounds*h*p.sizeOf(due)
-	} else {
-		for ; left >= h*p.sizeOf(due); due = max(due-1, p.Subnet.Bits()) {
-			pods, left = pods+p.podsOf(due), left-h*p.sizeOf(due)
+		rounds := math.Floor(left / (groups[0].holders * p.sizeOf(due)))
+		groups[0].pods, left = rounds*p.podsOf(due), math.Mod(left, groups[0].holders*p.sizeOf(due))
+	}
+	for {
+		first := &groups[0]
+		bits, n := first.due, math.Floor(left/p.sizeOf(first.due))
+		if large := p.nodeBits(bits, left, holders); nodes && large < bits {
+			bits, n = large, math.Floor(left/p.sizeOf(large))-2*float64(holders)+1 // until the next size
 		}
+		for n < 1 && bits < smallest {
+			bits++
+			n = math.Floor(left / p.sizeOf(bits))
+		}
+		if n < 1 {
+			return fitted(groups)
+		}
+		n = min(n, first.holders)
+		left -= n * p.sizeOf(bits)
+		served := fitGroup{n, first.pods + p.podsOf(bits), min(first.due, p.larger(bits))}
+		if first.holders -= n; first.holders == 0 {
+			groups = groups[1:]
+		}
+		at, _ := slices.BinarySearchFunc(groups, served.pods, func(g fitGroup, pods float64) int {
+			return cmp.Or(cmp.Compare(g.pods, pods), -1) // after its equals
+		})
+		groups = slices.Insert(groups, at, served)
 	}
-	last := 0.0 // holders that get a further block
-	for bits := due; bits <= smallest && last < h; bits++ {
-		blocks := min(h-last, math.Floor(left/p.sizeOf(bits)))
-		last, left = last+blocks, left-blocks*p.sizeOf(bits)
+}
+
+// fitGroup are holders whose blocks serve the same number of pods each.
+type fitGroup struct {
+	holders, pods float64
+	due           int // prefix length of the next block as a block of an ELAN
+}
+
+// fitted returns the number of pods when the first group needs a further block and gets none. Each holder with a larger block is
+// before the refused one in turn.
+func fitted(groups []fitGroup) (pods float64) {
+	for _, g := range groups {
+		pods += g.holders * min(g.pods, groups[0].pods+1)
 	}
-	return h*pods + last
+	return pods
 }
 
 // Taken returns how many addresses of a pool are in blocks, and how many there are. If one block is the whole pool, it returns

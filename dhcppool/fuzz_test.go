@@ -17,6 +17,7 @@ var fuzzPools = [][]dhcppool.Pool{
 	{pool("e1", "192.168.10.0/28", "", "", ""), pool("default", "192.168.10.32/27", "", "", "")},
 	{pool("default", "192.168.10.64/30", "", "", ""), pool("services", "192.168.10.0/28", "", "", "")},
 	{pool("e1", "192.168.10.0/27", "", "", ""), pool("node", "192.168.10.32/28", "", "", ""), pool("node", "fd00::/122", "", "", "")},
+	{pool("default", "192.168.0.0/19", "", "", "")}, // has room for larger blocks of nodes
 	{},
 }
 
@@ -45,6 +46,9 @@ type allocatorStory struct {
 
 func (s *allocatorStory) elan(x byte) dhcppool.ELAN {
 	e := dhcppool.ELAN{Name: fmt.Sprintf("e%d", x%4)}
+	if x%4 == 3 {
+		e = node(3)
+	}
 	if s.isolated {
 		e.Domain = fmt.Sprint(x % 2)
 	}

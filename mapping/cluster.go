@@ -35,7 +35,7 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 	if joined {
 		numbers = newNumbering(v.Networks, v.Numbers)
 	}
-	nodes.update(v, s, numbers, all != nil && all.isolates())
+	nodes.update(v, s, numbers, all)
 	if target := s.transit(); target != "" {
 		rest.Add(netvirt.Transit{RouteTarget: target})
 		if joined {
@@ -45,22 +45,24 @@ func mapCluster(v coe.ClusterView, s Settings, all *policies, nodes *mappedNodes
 			}
 		}
 	}
-	problems = append(problems, s.gateways(rest, v, nodes)...)
-	if all != nil {
-		all.addCluster(rest, v)
+	if s.Isolated() && s.nodesBalance() && v.Networks != nil {
+		problems = append(problems, nodeProblems(v, newNumbering(v.Networks, v.Numbers).lacksEdge)...)
+		problems = append(problems, withoutIPv4(v.Nodes)...)
 	}
+	problems = append(problems, s.gateways(rest, v, nodes)...)
 	slices.SortFunc(problems, func(a, b coe.Problem) int {
 		return cmp.Or(strings.Compare(a.Kind, b.Kind), strings.Compare(a.UID, b.UID))
 	})
 	return nodes.parts.With(map[string]*netvirt.Part{"": netvirt.RestPart(rest)}), problems
 }
 
-// mappedNodes are the nodes of the last mapping of the cluster's scope.
+// mappedNodes are the nodes and the RemoteGroups of the last mapping of the cluster's scope.
 type mappedNodes struct {
 	view     coe.ClusterView // zero before the first mapping
 	isolates bool            // policies can isolate pods
 	nodes    map[netip.Addr]*mappedNode
-	parts    netvirt.Parts
+	groups   mappedGroups
+	parts    netvirt.Parts // of nodes and groups
 }
 
 // mappedNode is a node with the values that its objects are made from. It keeps them while the values are the same.
@@ -84,10 +86,14 @@ type nodeValues struct {
 // edges are the edge addresses of a node. They depend on the highest number of all nodes.
 type edges struct{ ipv4, ipv6 netip.Addr }
 
-// update maps the nodes that have changed.
-func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering, isolates bool) {
-	changed := map[string]*netvirt.Part{}
+// update maps the nodes and the groups that have changed. all is nil if the backend has no ACLs.
+func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering, all *policies) {
+	changed, isolates := map[string]*netvirt.Part{}, all != nil && all.isolates()
 	for addr := range m.stale(v, isolates) {
+		if before, now := m.view.Blocks[addr], v.Blocks[addr]; firstOf(before) != firstOf(now) {
+			m.groups.count(before, -1)
+			m.groups.count(now, 1)
+		}
 		if v.Nodes[addr] == nil && len(v.Blocks[addr]) == 0 {
 			delete(m.nodes, addr)
 			changed[netvirt.NodePart(addr)] = nil
@@ -98,6 +104,9 @@ func (m *mappedNodes) update(v coe.ClusterView, s Settings, numbers numbering, i
 			m.nodes[addr] = &mappedNode{values, s.nodePart(addr, values, v.Blocks[addr])}
 			changed[netvirt.NodePart(addr)] = m.nodes[addr].part
 		}
+	}
+	if all != nil {
+		m.groups.update(all, changed)
 	}
 	m.view, m.isolates, m.parts = v, isolates, m.parts.With(changed)
 }
@@ -209,7 +218,7 @@ func (s Settings) gatewaysOf(blocks []*coe.Block) netvirt.GatewayList {
 
 // joinNodes joins the management ports of nodes with a transit. It returns a problem for each node that can have no number, or no
 // edge address.
-func joinNodes(m netvirt.Model, v coe.ClusterView, numbers numbering, transit string) (problems []coe.Problem) {
+func joinNodes(m netvirt.Model, v coe.ClusterView, numbers numbering, transit string) []coe.Problem {
 	network := v.Networks.Nodes
 	if numbers.taken > 0 {
 		o := netvirt.NodeNetwork{Prefix: network.Masked(), Gateway: network.Gateway(), Transit: transit, OneWay: len(v.EgressIPs) > 0}
@@ -218,11 +227,29 @@ func joinNodes(m netvirt.Model, v coe.ClusterView, numbers numbering, transit st
 		}
 		m.Add(o)
 	}
+	return nodeProblems(v, numbers.lacks)
+}
+
+// nodeProblems returns a problem for each node that lacks something because the range of nodes has no more addresses.
+func nodeProblems(v coe.ClusterView, lacking func(netip.Addr) string) (problems []coe.Problem) {
 	for addr, n := range v.Nodes {
-		if lacks := numbers.lacks(addr); lacks != "" {
+		if lacks := lacking(addr); lacks != "" {
 			problems = append(problems, coe.Problem{
 				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.IDsExhausted,
-				Message: fmt.Sprintf("%s has no free address for %s: set a larger --node-network, or delete nodes that no longer exist", network, lacks),
+				Message: fmt.Sprintf("%s has no free address for %s: set a larger --node-network, or delete nodes that no longer exist", v.Networks.Nodes, lacks),
+			})
+		}
+	}
+	return problems
+}
+
+// withoutIPv4 returns a problem for each node that leads no pods of isolated namespaces to services because it has no IPv4 address.
+func withoutIPv4(nodes map[netip.Addr]*coe.Node) (problems []coe.Problem) {
+	for addr, n := range nodes {
+		if addr.Is6() {
+			problems = append(problems, coe.Problem{
+				Kind: "node", UID: n.UID, Name: n.HostName, Reason: coe.NotEnforced,
+				Message: fmt.Sprintf("its pods reach no services: on OpenDaylight pods of isolated namespaces send to services by the IPv4 address of their node, and the address of this node is %s", addr),
 			})
 		}
 	}
@@ -260,6 +287,14 @@ func (n numbering) lacks(node netip.Addr) string {
 		return "the edge address of the node, so the node leads only its own programs to services, and does not answer on node ports"
 	}
 	return ""
+}
+
+// lacksEdge is lacks for a node in isolated namespaces.
+func (n numbering) lacksEdge(node netip.Addr) string {
+	if fact := n.facts[node]; node.Is6() || fact != nil && fact.Number != 0 || n.taken < int(n.network.Numbers()) {
+		return ""
+	}
+	return "the node, so its pods reach no services"
 }
 
 // edges returns the edge addresses of the node with a number.

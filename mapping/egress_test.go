@@ -10,6 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
 // An EgressIP is a way for the pods of a remote group. Its pods do not leave while no node holds the address, nor if that
@@ -57,17 +58,17 @@ func TestEgressMembers(t *testing.T) {
 	second := &coe.EgressIP{Name: "second", UID: "2", Number: 2}
 	store.Update(func(tx *coe.Tx) {
 		tx.SetComplete(coe.Kubernetes)
-		n := &coe.Node{UID: "n", HostName: "node1", InternalIP: node1}
+		n := &coe.Node{UID: "n", HostName: "node1", InternalIP: synth.Node1}
 		tx.PutNode(coe.Kubernetes, n)
 		tx.PutVPN(&coe.VPNFact{Name: "vpn", Namespace: "shop", RD: 2})
-		elan := netvirt.ELANName(node1, "shop")
+		elan := netvirt.ELANName(synth.Node1, "shop")
 		tx.PutELAN("shop", &coe.ELANFact{Name: elan, VNI: 70000})
 		block := netip.MustParsePrefix("10.42.0.0/29")
 		tx.PutBlock("shop", &coe.Block{ELAN: elan, Prefix: block, Gateway: netip.MustParseAddr("10.42.0.1")})
 		for i, name := range []string{"red", "blue"} {
-			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: name, Name: name, Namespace: "shop", HostIP: node1, Labels: labels[name]})
+			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: name, Name: name, Namespace: "shop", HostIP: synth.Node1, Labels: labels[name]})
 			tx.PutLease(&coe.Lease{
-				PodUID: name, InterfaceUID: name, Namespace: "shop", Pod: name, Name: "shop:" + name, Node: node1, MAC: "0a:58:0a:2a:00:02", Seq: uint64(i),
+				PodUID: name, InterfaceUID: name, Namespace: "shop", Pod: name, Name: "shop:" + name, Node: synth.Node1, MAC: "0a:58:0a:2a:00:02", Seq: uint64(i),
 				Addresses: []coe.LeasedAddress{{Address: netip.AddrFrom4([4]byte{10, 42, 0, byte(2 + i)}), Network: block, Gateway: netip.MustParseAddr("10.42.0.1")}},
 			})
 		}

@@ -17,7 +17,8 @@ func (b *builder) elan(node netip.Addr) *elan {
 	e := b.elans[node]
 	if e == nil {
 		name := netvirt.ELANName(node, b.Namespace)
-		e = &elan{name: name, at: node, fact: b.ELANs[name], node: b.Nodes[node]}
+		e = &elan{name: name, at: node}
+		b.revalue(e, b.ELANs[name])
 		b.elans[node] = e
 		b.touch(e)
 	}
@@ -42,12 +43,11 @@ func (b *builder) renew(e *elan) {
 func (b *builder) followELANs() {
 	otherVPN, otherFacts := b.VPN != b.view.VPN, !same(b.ELANs, b.view.ELANs)
 	for _, e := range b.elans {
-		fact, node := e.fact, b.Nodes[e.at]
+		fact := e.fact
 		if otherFacts {
 			fact = b.ELANs[e.name]
 		}
-		if otherVPN || fact != e.fact || node != e.node {
-			e.fact, e.node = fact, node
+		if b.revalue(e, fact) || otherVPN {
 			b.renew(e)
 		}
 	}
@@ -70,6 +70,14 @@ func (b *builder) followELANs() {
 			e.renewed = e.renewed || slices.Contains(e.blocks, block)
 		}
 	}
+}
+
+// revalue updates the values of an elan, and reports whether they have changed.
+func (b *builder) revalue(e *elan, fact *coe.ELANFact) (changed bool) {
+	before := *e
+	e.fact, e.node = fact, b.Nodes[e.at]
+	e.edge = b.edge(e)
+	return e.fact != before.fact || e.node != before.node || e.edge != before.edge
 }
 
 // keeps reports whether an elan-instance stays without an interface, while ipam keeps its record for the addresses
@@ -205,6 +213,9 @@ func (b *builder) nodePort(e *elan) (port netvirt.NodePort, has bool) {
 	if !b.Isolated() {
 		return port, true
 	}
+	if e.edge.IsValid() {
+		port.Edge, port.EdgeGateway = e.edge, b.Networks.Nodes.Gateway()
+	}
 	if block := e.gatewayFor(e.at); block != nil {
 		port.Network = block.Prefix
 	}
@@ -213,6 +224,14 @@ func (b *builder) nodePort(e *elan) (port netvirt.NodePort, has bool) {
 		port.IPv6, port.NetworkIPv6 = six, block.Prefix
 	}
 	return port, len(port.Addresses()) > 0
+}
+
+// edge returns the source of what a node leads to services, if the namespace is isolated; zero if it leads nobody.
+func (b *builder) edge(e *elan) netip.Addr {
+	if !b.Isolated() || !b.nodesBalance() || e.node == nil {
+		return netip.Addr{}
+	}
+	return b.Networks.IsolatedEdge(b.Numbers[e.at])
 }
 
 // gatewayFor returns the first block of the family of an address; nil if there is none.

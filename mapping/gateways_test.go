@@ -10,6 +10,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
 // A gateway whose node has no management port keeps its pinned pods inside. Addresses that nodes and pools have taken do
@@ -24,12 +25,12 @@ func TestGateways(t *testing.T) {
 	}
 	view := func(change func(*coe.ClusterView, *coe.Gateway)) coe.ClusterView {
 		g := &coe.Gateway{
-			Node: node1, Chassis: "c1", Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"),
+			Node: synth.Node1, Chassis: "c1", Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"),
 			Pinned: prefixes("10.42.1.0/24"),
 		}
 		v := coe.ClusterView{
-			Nodes:   map[netip.Addr]*coe.Node{node1: {HostName: "node1"}, other: {HostName: "node2"}},
-			Numbers: map[netip.Addr]*coe.NodeFact{node1: {Node: node1, Number: 3}},
+			Nodes:   map[netip.Addr]*coe.Node{synth.Node1: {HostName: "node1"}, other: {HostName: "node2"}},
+			Numbers: map[netip.Addr]*coe.NodeFact{synth.Node1: {Node: synth.Node1, Number: 3}},
 			Networks: &coe.Networks{
 				Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
 				Pods:  prefixes("10.42.0.0/16", "fd00:42::/48"), Services: prefixes("10.96.0.0/12"),
@@ -43,7 +44,7 @@ func TestGateways(t *testing.T) {
 	s.ManagementPorts, s.External = true, "198.51.100.0/24"
 	m := cluster(t, view(func(*coe.ClusterView, *coe.Gateway) {}), s)
 	whole := netvirt.Gateway{
-		Node: node1, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1",
+		Node: synth.Node1, Network: netip.MustParsePrefix("100.96.0.0/16"), Transit: "100:1", Chassis: "c1",
 		Address: netip.MustParsePrefix("10.33.74.138/24"), NextHop: netip.MustParseAddr("10.33.74.253"), Link: netip.MustParsePrefix("169.254.192.12/30"),
 		Pods: "10.42.0.0/16", Pinned: "10.42.1.0/24", Inside: "10.42.0.0/16,10.96.0.0/12,100.96.0.0/16,169.254.192.0/18",
 	}
@@ -57,7 +58,7 @@ func TestGateways(t *testing.T) {
 	require.Equal(t, "169.254.192.14/30", whole.Families()[0].LinkAddress().String())
 
 	serving := whole
-	serving.Services, serving.External, serving.Nodes = true, "198.51.100.0/24", netvirt.PrefixList(node1.String()+"/32")
+	serving.Services, serving.External, serving.Nodes = true, "198.51.100.0/24", netvirt.PrefixList(synth.Node1.String()+"/32")
 	serving.Own, serving.SourcePorts = serving.Nodes, "1024-65535"
 	m = cluster(t, view(func(_ *coe.ClusterView, g *coe.Gateway) { g.Services = true }), s)
 	require.Equal(t, serving, m[whole.Key()], "only nodes with a management port are reached inside")
@@ -82,7 +83,7 @@ func TestGateways(t *testing.T) {
 	}{
 		"knows no node with address 192.168.33.13": {coe.Waiting, false, func(_ *coe.ClusterView, g *coe.Gateway) { g.Node = other }},
 		"the number of the node is 4096": {coe.IDsExhausted, false, func(v *coe.ClusterView, _ *coe.Gateway) {
-			v.Numbers[node1] = &coe.NodeFact{Node: node1, Number: 4096}
+			v.Numbers[synth.Node1] = &coe.NodeFact{Node: synth.Node1, Number: 4096}
 		}},
 		"192.168.33.13 is also the address of node node2": {coe.AddressTaken, true, func(_ *coe.ClusterView, g *coe.Gateway) {
 			g.Address = netip.PrefixFrom(other, 24)
@@ -131,7 +132,7 @@ func TestGateways(t *testing.T) {
 		v := view(func(v *coe.ClusterView, g *coe.Gateway) {
 			v.Gateways[0] = &coe.Gateway{Node: g.Node, Pinned: g.Pinned, Unreadable: true, PinsUnknown: unknown}
 		})
-		closed := netvirt.Gateway{Node: node1, Network: whole.Network, Transit: whole.Transit, Pods: whole.Pods, Pinned: whole.Pinned}
+		closed := netvirt.Gateway{Node: synth.Node1, Network: whole.Network, Transit: whole.Transit, Pods: whole.Pods, Pinned: whole.Pinned}
 		if unknown {
 			closed.Pinned = closed.Pods
 		}
@@ -165,10 +166,10 @@ func testGatewaysIPv6(t *testing.T, four netvirt.Gateway, view func(func(*coe.Cl
 	whole.Pods, whole.Pinned = "10.42.0.0/16,fd00:42::/48", "10.42.1.0/24,fd00:42:0:1::/64"
 	whole.Inside += ",fd00:10::/112,fd00:42::/48,fd00:96::/64,fd63:6f65:6272:1::/114"
 	whole.Services, whole.External, whole.SourcePorts = true, "198.51.100.0/24,2001:db8:51::/64", "1024-65535"
-	whole.Nodes = netvirt.PrefixList(node1.String() + "/32,2001:db8::12/128")
-	whole.Own = netvirt.PrefixList(node1.String() + "/32,2001:db8::11/128,2001:db8::12/128")
+	whole.Nodes = netvirt.PrefixList(synth.Node1.String() + "/32,2001:db8::12/128")
+	whole.Own = netvirt.PrefixList(synth.Node1.String() + "/32,2001:db8::11/128,2001:db8::12/128")
 	external := func(v *coe.ClusterView, _ *coe.Gateway) {
-		v.Nodes[node1].ExternalIP, v.Nodes[node1].SecondIP = netip.MustParseAddr("2001:db8::11"), netip.MustParseAddr("2001:db8::12")
+		v.Nodes[synth.Node1].ExternalIP, v.Nodes[synth.Node1].SecondIP = netip.MustParseAddr("2001:db8::11"), netip.MustParseAddr("2001:db8::12")
 	}
 	m := cluster(t, dual(external), s)
 	require.Equal(t, whole, m[four.Key()])

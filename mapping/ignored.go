@@ -21,14 +21,6 @@ func (b *builder) notEnforced() {
 	}
 	b.portsOfSCTP()
 	b.hostPorts()
-	for _, s := range b.Services {
-		if ignored := s.Ignored | b.unserved(s) | b.withoutPlaces(s); ignored != 0 {
-			b.unenforced("service", s.UID, s.Name, ignored.String())
-		}
-		if most := b.Limits.Affinity; most != 0 && s.Affinity > most {
-			b.unenforced("service", s.UID, s.Name, fmt.Sprintf("a session affinity of %d s is shortened to %d s, the maximum of the backend", s.Affinity, most))
-		}
-	}
 	b.physicalProblems()
 	for a := range b.segments {
 		b.segment(a)

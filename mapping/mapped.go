@@ -55,6 +55,7 @@ type elan struct {
 	at   netip.Addr    // the node
 	fact *coe.ELANFact // nil until it is chosen
 	node *coe.Node     // nil if unknown
+	edge netip.Addr    // see netvirt.NodePort
 	// interfaces are in the model, in no order.
 	interfaces []*attached
 	// first is the oldest lease, and iface its interface, which decides on the segment; nil

@@ -19,10 +19,13 @@ import (
 // TestMapperOfCluster: a Mapper has the same nodes as Cluster after any change. It keeps the parts of nodes that have not
 // changed.
 func TestMapperOfCluster(t *testing.T) {
-	for _, gateways := range []bool{false, true} {
+	for _, kind := range []struct {
+		gateways  bool
+		isolation mapping.Isolation
+	}{{false, mapping.IsolationNone}, {true, mapping.IsolationNone}, {true, mapping.IsolationACLs}} {
 		r := rand.New(rand.NewPCG(1, 2))
 		s := settings
-		s.Limits.NodeGateways = gateways
+		s.Limits.NodeGateways, s.Isolation = kind.gateways, kind.isolation
 		require.NoError(t, s.Physical.Add(physical.Network{Namespace: "plant", Name: "cable"}))
 		store := coe.NewStore(nil, coe.Kubernetes)
 		m := mapping.NewMapper(store, s)
@@ -61,7 +64,8 @@ func TestMapperOfCluster(t *testing.T) {
 					tx.SetNetworks(networks)
 				case 8:
 					tx.PutPolicy(coe.Kubernetes, &coe.PolicySpec{
-						Policy: coe.Policy{UID: "policy", Namespace: "shop", Name: "policy"}, Ingress: coe.PolicySide{Isolates: true},
+						Policy:  coe.Policy{UID: "policy", Namespace: "shop", Name: "policy"},
+						Ingress: coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{Peers: []coe.PolicyPeer{{}}}}},
 					})
 				case 9:
 					tx.DeletePolicy(coe.Kubernetes, "policy")
@@ -81,4 +85,34 @@ func TestMapperOfCluster(t *testing.T) {
 			have = again
 		}
 	}
+}
+
+// A further block of a namespace costs the same whatever number of blocks and namespaces others have.
+func TestBlockCostsWhatItChanges(t *testing.T) {
+	costs := func(namespaces int) float64 {
+		s := settings
+		s.Isolation, s.Limits.NodeGateways = mapping.IsolationACLs, true
+		store := coe.NewStore(nil, coe.Kubernetes)
+		put := func(node, namespace int) {
+			addr, name := synth.NodeAddress(node), fmt.Sprint("ns-", namespace)
+			gateway := netip.AddrFrom4([4]byte{10, byte(node), byte(namespace), byte(namespace >> 8)})
+			store.Update(func(tx *coe.Tx) {
+				tx.PutBlock(name, &coe.Block{ELAN: netvirt.ELANName(addr, name), Prefix: netip.PrefixFrom(gateway, 32), Gateway: gateway})
+			})
+		}
+		for namespace := range namespaces {
+			put(namespace%10, namespace)
+			put(10, namespace)
+		}
+		m := mapping.NewMapper(store, s)
+		m.Scope(netvirt.Cluster)
+		last := 0
+		return testing.AllocsPerRun(50, func() {
+			put(11+last%2, 0)
+			last++
+			m.Scope(netvirt.Cluster)
+		})
+	}
+	few, many := costs(10), costs(1000)
+	require.Less(t, many, 2*few, "allocations with 1,000 namespaces, and %v with 10", few)
 }

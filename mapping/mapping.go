@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
 
 // Isolation is the policy for traffic between pods of different namespaces.
@@ -38,8 +39,9 @@ type Settings struct {
 	NodePorts coe.PortRange
 	// HostPorts are the ports on which nodes answer for pods; sorted.
 	HostPorts []coe.PortRange
-	// ManagementPorts is set if nodes have management ports.
-	ManagementPorts bool
+	// ManagementPorts is set if nodes have management ports. NodeAddresses is set if nodes have addresses of the same network in
+	// isolated namespaces instead.
+	ManagementPorts, NodeAddresses bool
 	// NodesIPv6 is set if nodes with an internal IPv4 address have an IPv6 address in the network of the pods.
 	NodesIPv6 bool
 	// Physical are the physical networks of namespaces.
@@ -49,12 +51,20 @@ type Settings struct {
 	External netvirt.PrefixList
 }
 
-// leadsClients reports whether nodes lead packets of others to external addresses of services. ACLs that keep namespaces apart
-// drop such packets.
-func (s Settings) leadsClients() bool { return s.ManagementPorts && !s.Separates() }
+// ServiceSettings returns the settings for the mapping of services.
+func (s Settings) ServiceSettings() service.Settings {
+	return service.Settings{
+		Limits: s.Limits, Isolated: s.Isolated(), ManagementPorts: s.ManagementPorts,
+		NodesLead:    s.ManagementPorts && !s.Separates(), // ACLs that keep namespaces apart drop packets of others
+		NodesBalance: s.nodesBalance(), GatewaysLead: s.servesGateways(),
+		NodesIPv6: s.NodesIPv6, NodePorts: s.NodePorts, External: s.External,
+	}
+}
 
 // nodesBalance reports whether nodes lead pods to services.
-func (s Settings) nodesBalance() bool { return s.ManagementPorts && s.Limits.NodesBalance }
+func (s Settings) nodesBalance() bool {
+	return (s.ManagementPorts || s.NodeAddresses) && s.Limits.NodesBalance
+}
 
 // servesNodePorts reports whether nodes answer on node ports of services.
 func (s Settings) servesNodePorts() bool { return s.NodePorts != coe.PortRange{} }
@@ -100,7 +110,6 @@ func newBuilder(v coe.View, s Settings, before *mapped, all *policies) *builder 
 		mapped:   before,
 		changed:  map[string]*netvirt.Part{},
 		rest:     make(netvirt.Model, 4*len(v.Services)+1),
-		accepted: map[*coe.Service][]target{},
 	}
 	if all != nil {
 		b.policies, b.members = all.namespace(v.Namespace), map[memberKey]member{}
@@ -119,8 +128,8 @@ func (b *builder) build() {
 		b.rest.Add(b.vpnInstance())
 	}
 	b.acls()
-	b.services()
-	b.gatewayVIPs(b.exposures())
+	namespace := service.Namespace{View: b.View, Interfaces: b.pods, EgressOf: b.egressOf}
+	b.problems = append(b.problems, service.Map(namespace, b.ServiceSettings(), b.rest)...)
 	b.notEnforced()
 	b.limitedPolicies()
 	b.profiles()
@@ -155,21 +164,8 @@ type builder struct {
 	members  map[memberKey]member // the known results of policies.member
 	// families are the address families of the interfaces that may be members of ACLs.
 	families familySet
-	// backends counts the endpoints of the services; see coe.MaxNamespaceBackends.
-	backends int
-	// placeEntries counts the endpoints and nodes at the places of the services; see coe.MaxPlaceBackends.
-	placeEntries int
-	// accepted has the targets of the services in the model; atGateways counts their endpoints at gateways.
-	accepted   map[*coe.Service][]target
-	atGateways int
 	// selected has the EgressIPs of the pods that they select, by UID; nil until a service needs it.
 	selected map[string]*coe.EgressIP
-	// clientNodes is the result of clients; nil until a service needs it.
-	clientNodes []netip.Addr
-	// furtherIPs has the addresses of nodes besides the first internal ones; nil until a service needs them.
-	furtherIPs map[netip.Addr]bool
-	// secondIPs has the nodes by their second internal address; nil until a service needs them.
-	secondIPs map[netip.Addr][]netip.Addr
 }
 
 type blockKey struct {

@@ -2,7 +2,6 @@ package mapping_test
 
 import (
 	"net/netip"
-	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,40 +21,10 @@ const (
 )
 
 var (
-	node1    = netip.MustParseAddr("192.168.33.12")
 	settings = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600, ManagementPorts: true}
 	// withoutACLs are the settings for a backend that cannot enforce policies.
 	withoutACLs = mapping.Settings{Isolation: mapping.IsolationNone, DHCPLeaseTime: 3600, Limits: netvirt.Limits{NoACLs: true}}
 )
-
-// view returns a namespace "default" on one node, without pods.
-func view() coe.View {
-	elan := netvirt.ELANName(node1, "default")
-	return coe.View{
-		Namespace: "default",
-		Blocks: []*coe.Block{{
-			ELAN: elan, Prefix: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
-			Network: "default", DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
-		}},
-		ELANs: map[string]*coe.ELANFact{elan: {Name: elan, VNI: 70000, NetworkType: "VXLAN"}},
-		VPN:   &coe.VPNFact{Name: "default", Namespace: "default", RD: 2},
-		Nodes: map[netip.Addr]*coe.Node{node1: {UID: "n1", HostName: "node1", InternalIP: node1}},
-	}
-}
-
-func addPod(v *coe.View, uid, name, addr string) *coe.Pod {
-	p := &coe.Pod{UID: uid, Name: name, Namespace: "default", HostIP: node1, Interfaces: []coe.PodInterface{{UID: uid}}}
-	v.Pods = append(v.Pods, p)
-	slices.SortFunc(v.Pods, (*coe.Pod).Compare)
-	synth.PutLease(v, &coe.Lease{
-		PodUID: uid, InterfaceUID: uid, Seq: uint64(len(v.Leases)), Namespace: "default", Pod: name,
-		Name: "default:" + name, Primary: true, Node: node1, MAC: "0a:58:0a:0b:02:1c",
-		Addresses: []coe.LeasedAddress{{
-			Address: netip.MustParseAddr(addr), Network: v.Blocks[0].Prefix, Gateway: v.Blocks[0].Gateway,
-		}},
-	})
-	return p
-}
 
 func model(objects ...netvirt.Object) netvirt.Model {
 	m := netvirt.Model{}
@@ -92,8 +61,8 @@ func attachment(uid, name, addr string) []netvirt.Object {
 
 // TC 1 of the specification: create a pod within a node under a namespace.
 func TestPod(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	got, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
@@ -114,8 +83,8 @@ func TestDHCP(t *testing.T) {
 		"of the backend": {pod: true, pool: true, settings: unable},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := view()
-			addPod(&v, uid1, "busybox1", "10.11.2.28").DHCP = c.pod
+			v := synth.OneNode()
+			synth.AddPod(&v, uid1, "busybox1", "10.11.2.28").DHCP = c.pod
 			v.Blocks[0].DHCP = c.pool
 			got, problems := mapping.Map(synth.WithVIPs(v), c.settings)
 			require.Empty(t, problems)
@@ -124,11 +93,37 @@ func TestDHCP(t *testing.T) {
 	}
 }
 
+// If nodes lead pods of isolated namespaces to services, a node's port has an address of the network of nodes, while the node has a number.
+func TestNodePortOfIsolatedServices(t *testing.T) {
+	s := mapping.Settings{
+		Isolation: mapping.IsolationNamespace, NodeAddresses: true, DHCPLeaseTime: 3600,
+		Limits: netvirt.Limits{NodesBalance: true, NoPlaces: true},
+	}
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
+	v.Networks = &coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, Isolated: true, NodesBalance: true}
+	port := func() netvirt.NodePort {
+		m, problems := mapping.Map(synth.WithVIPs(v), s)
+		require.Empty(t, problems)
+		return m[netvirt.NodePort{ELAN: "192.168.33.12:default"}.Key()].(netvirt.NodePort)
+	}
+	require.False(t, port().Edge.IsValid(), "the node has no number yet")
+	v.Numbers = map[netip.Addr]*coe.NodeFact{synth.Node1: {Node: synth.Node1, Number: 2}}
+	require.Equal(t, v.Networks.Nodes.Address(2), port().Edge)
+	require.Equal(t, v.Networks.Nodes.Gateway(), port().EdgeGateway)
+	v.Networks.NodesBalance = false
+	require.False(t, port().Edge.IsValid(), "the network leads there")
+
+	six := netip.MustParseAddr("fd00:33::12")
+	require.False(t, v.Networks.IsolatedEdge(&coe.NodeFact{Node: six, Number: 3}).IsValid(), "its pods have no route to services by it")
+	require.False(t, v.Networks.IsolatedEdge(nil).IsValid())
+}
+
 // In an isolated namespace the node has a port, behind the first block of each family.
 func TestNodePort(t *testing.T) {
 	isolated := mapping.Settings{Isolation: mapping.IsolationNamespace, DHCPLeaseTime: 3600}
 	port := netvirt.NodePort{
-		ELAN: "192.168.33.12:default", Network: netip.MustParsePrefix("10.11.2.24/29"), VPN: "default", Address: node1,
+		ELAN: "192.168.33.12:default", Network: netip.MustParsePrefix("10.11.2.24/29"), VPN: "default", Address: synth.Node1,
 		MAC: "0a:58:c0:a8:21:0c", Chassis: "node1",
 	}
 	ports := func(v coe.View) (all []netvirt.Object) {
@@ -143,15 +138,15 @@ func TestNodePort(t *testing.T) {
 		require.False(t, dangling)
 		return all
 	}
-	v := view()
+	v := synth.OneNode()
 	require.Empty(t, ports(v), "no pod is on the node")
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	require.Equal(t, []netvirt.Object{port}, ports(v))
 
 	for _, prefix := range []string{"10.11.2.32/29", "10.11.2.16/29", "fd00::/120"} {
 		is := netip.MustParsePrefix(prefix)
 		v.Blocks = append([]*coe.Block{{ELAN: port.ELAN, Prefix: is, Gateway: is.Addr().Next(), Network: "default"}}, v.Blocks...)
-		addPod(&v, prefix, "pod-"+is.Addr().String()[:3], is.Addr().Next().Next().String())
+		synth.AddPod(&v, prefix, "pod-"+is.Addr().String()[:3], is.Addr().Next().Next().String())
 		if prefix == "10.11.2.16/29" {
 			port.Network = is
 		}
@@ -161,17 +156,17 @@ func TestNodePort(t *testing.T) {
 		require.Equal(t, []netvirt.Object{port}, ports(v), prefix)
 	}
 
-	six := view()
+	six := synth.OneNode()
 	six.Blocks[0].Prefix, six.Blocks[0].Gateway = netip.MustParsePrefix("fd00::/120"), netip.MustParseAddr("fd00::1")
-	addPod(&six, uid1, "busybox1", "fd00::2")
+	synth.AddPod(&six, uid1, "busybox1", "fd00::2")
 	port.Network = netip.Prefix{}
 	require.Equal(t, []netvirt.Object{port}, ports(six))
 }
 
 // TC 2 and TC 3: attach a pod to a service, remove it from the service.
 func TestService(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.Services = []*coe.Service{{
 		UID: svc1, Name: "web", Namespace: "default", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.20")},
 		Ports: []coe.ServicePort{{Protocol: "tcp", Port: 80, TargetPort: "8080"}}, PodEndpoints: []string{uid1},
@@ -200,9 +195,9 @@ func TestService(t *testing.T) {
 
 // TC 4: delete a pod from a namespace; the last pod takes the instances with it.
 func TestLastPod(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
-	addPod(&v, uid2, "busybox2", "10.11.2.29")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
+	synth.AddPod(&v, uid2, "busybox2", "10.11.2.29")
 	v.Pods = v.Pods[:1]
 	one, _ := mapping.Map(synth.WithVIPs(v), settings)
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), one)
@@ -221,10 +216,10 @@ func TestKeptELAN(t *testing.T) {
 		"namespace": {Isolation: mapping.IsolationNamespace, Limits: netvirt.Limits{KeepsELANs: true}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := view()
+			v := synth.OneNode()
 			other := netip.MustParsePrefix("10.11.2.16/29")
 			v.Blocks = append(v.Blocks, &coe.Block{ELAN: v.Blocks[0].ELAN, Prefix: other, Gateway: other.Addr().Next(), Network: "default"})
-			addPod(&v, uid1, "busybox1", "10.11.2.28")
+			synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 			running, problems := mapping.Map(v, s)
 			require.Empty(t, problems)
 			elan := instances()[0].(netvirt.ELANInstance)
@@ -280,8 +275,8 @@ func TestPodProblems(t *testing.T) {
 		}, coe.PoolExhausted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			v := view()
-			c.change(&v, addPod(&v, uid1, "busybox1", "10.11.2.28"))
+			v := synth.OneNode()
+			c.change(&v, synth.AddPod(&v, uid1, "busybox1", "10.11.2.28"))
 			got, problems := mapping.Map(synth.WithVIPs(v), settings)
 			require.Empty(t, got)
 			require.Len(t, problems, 1)
@@ -293,8 +288,8 @@ func TestPodProblems(t *testing.T) {
 
 // A pod keeps its network while its node is unknown.
 func TestNodeNotKnown(t *testing.T) {
-	v := view()
-	p := addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	p := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	before, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, problems)
 	p.HostIP = netip.Addr{}
@@ -305,8 +300,8 @@ func TestNodeNotKnown(t *testing.T) {
 }
 
 func TestNoNetwork(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28").NoNetwork = true
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28").NoNetwork = true
 	got, problems := mapping.Map(synth.WithVIPs(v), settings)
 	require.Empty(t, got)
 	require.Empty(t, problems)
@@ -325,8 +320,8 @@ func TestSegment(t *testing.T) {
 		{"FLAT", netvirt.SegmentFlat, 0},
 	} {
 		t.Run(c.networkType, func(t *testing.T) {
-			v := view()
-			p := addPod(&v, uid1, "busybox1", "10.11.2.28")
+			v := synth.OneNode()
+			p := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 			p.Interfaces[0].NetworkType, p.Interfaces[0].SegmentationID = c.networkType, 7
 			got, _ := mapping.Map(synth.WithVIPs(v), settings)
 			elan := got[netvirt.ELANInstance{Name: "192.168.33.12:default"}.Key()].(netvirt.ELANInstance)
@@ -339,8 +334,8 @@ func TestSegment(t *testing.T) {
 // A request of an interface that has no effect is a problem, and the pod is mapped all the
 // same.
 func TestNotEnforced(t *testing.T) {
-	v := view()
-	first, second := addPod(&v, uid1, "busybox1", "10.11.2.28"), addPod(&v, uid2, "busybox2", "10.11.2.29")
+	v := synth.OneNode()
+	first, second := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28"), synth.AddPod(&v, uid2, "busybox2", "10.11.2.29")
 	want, _ := mapping.Map(v, settings)
 	ask := func(p *coe.Pod, network string, id uint32) {
 		p.Interfaces[0].NetworkType, p.Interfaces[0].SegmentationID = network, id
@@ -429,8 +424,8 @@ func TestInvalidPolicy(t *testing.T) {
 func TestPolicyLog(t *testing.T) {
 	deny := &coe.PolicySpec{Policy: coe.Policy{UID: "p", Namespace: "default", Name: "web", Kind: coe.NetworkPolicy}}
 	deny.Ingress = coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{}}}
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.PolicySet = &coe.PolicySet{Complete: true, Policies: []*coe.PolicySpec{deny}}
 	v.Configured = &coe.Namespace{UID: "n", Name: "default"}
 	for _, c := range []struct {
@@ -496,8 +491,8 @@ func TestPortsOfSCTP(t *testing.T) {
 
 // Until all policies are known, pods have no interface, unless the backend cannot enforce policies.
 func TestPoliciesIncomplete(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.PolicySet = &coe.PolicySet{}
 	wanted := len(instances()) + len(attachment(uid1, "busybox1", "10.11.2.28"))
 	got, problems := mapping.Map(v, withoutACLs)
@@ -514,8 +509,8 @@ func TestPoliciesIncomplete(t *testing.T) {
 }
 
 func TestIsolation(t *testing.T) {
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	got, _ := mapping.Map(synth.WithVIPs(v), mapping.Settings{Isolation: mapping.IsolationNamespace})
 	vpn := got[netvirt.VPNInstance{Name: "default"}.Key()].(netvirt.VPNInstance)
 	require.Empty(t, vpn.Transit)

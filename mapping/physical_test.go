@@ -54,9 +54,9 @@ func TestPhysicalNetwork(t *testing.T) {
 			s := settings
 			s.Limits.NoPhysicalNetworks = c.unable
 			require.NoError(t, s.Physical.Add(p))
-			v := view()
+			v := synth.OneNode()
 			c.iface.UID = uid1
-			addPod(&v, uid1, "busybox1", "10.11.2.28").Interfaces[0] = c.iface
+			synth.AddPod(&v, uid1, "busybox1", "10.11.2.28").Interfaces[0] = c.iface
 			m, problems := mapping.Map(synth.WithVIPs(v), s)
 			c.want.Name = "192.168.33.12:default"
 			require.Equal(t, c.want, m[c.want.Key()])

@@ -398,14 +398,6 @@ func nodeAddresses(addr netip.Addr, n *coe.Node, port *netvirt.ManagementPort) [
 	return addresses
 }
 
-// addCluster adds the RemoteGroups of rules, of EgressIPs, and of namespaces that ACLs keep apart.
-func (c *policies) addCluster(m netvirt.Model, v coe.ClusterView) {
-	for _, g := range c.groups {
-		m.Add(g.object())
-	}
-	c.addOwnGroups(m, v)
-}
-
 // nodePolicy returns the RemoteGroup of a node, and the ACL for what isolated pods and their own node may do: everything that is not
 // withheld. The group has the addresses of the node and of its management port. It lacks the addresses with which others
 // connect too: its EdgeAddress, and an ExternalIP beside an address of the same family, which is that of a NAT.

@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
+	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
 // Pods of another namespace do not make rules about named ports of a namespace's own pods larger.
@@ -22,8 +23,8 @@ func TestNamedPortsOfOtherNamespaces(t *testing.T) {
 	for i := range uint16(1000) {
 		others = append(others, http(i+1))
 	}
-	v := view()
-	own := addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	own := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	own.Ports = coe.NewContainerPorts(http(8080))
 	rules := coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{Peers: []coe.PolicyPeer{{}}, Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}}}}}
 	store := coe.NewStore(nil, coe.Kubernetes)
@@ -62,8 +63,8 @@ func TestPolicyAboveALimitOfItsNamespace(t *testing.T) {
 		}
 		policies = append(policies, p)
 	}
-	v := view()
-	pod := addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	pod := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	store.Update(func(tx *coe.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPod(coe.Kubernetes, pod)
@@ -132,8 +133,8 @@ func TestNamedPortsAboveTheLimitOfOthers(t *testing.T) {
 		}
 		tx.PutPolicy(coe.Kubernetes, p)
 	})
-	v := view()
-	addPod(&v, uid1, "busybox1", "10.11.2.28")
+	v := synth.OneNode()
+	synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	v.PolicySet, v.Policies = store.Cluster().PolicySet, []*coe.Policy{&p.Policy}
 	got, problems := mapping.Map(v, settings)
 	require.Len(t, problems, 1)

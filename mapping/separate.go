@@ -35,24 +35,6 @@ func (c *policies) ownGroup(namespace string) *group {
 	return c.newGroup(namespace, []coe.PolicyPeer{{}})
 }
 
-// addOwnGroups adds the groups of the namespaces that have pods. An ACE without its group allows nothing.
-func (c *policies) addOwnGroups(m netvirt.Model, v coe.ClusterView) {
-	if !c.separates {
-		return
-	}
-	namespaces := map[string]bool{} // there is a block for each namespace on a node
-	for _, blocks := range v.Blocks {
-		for _, b := range blocks {
-			if _, namespace, err := netvirt.ParseELANName(b.ELAN); err == nil {
-				namespaces[namespace] = true
-			}
-		}
-	}
-	for namespace := range namespaces {
-		m.Add(c.ownGroup(namespace).object())
-	}
-}
-
 // seeOwnGroup makes the pods of a namespace members of its group.
 func (n *namespacePolicies) seeOwnGroup(c *policies, namespace string) {
 	if !c.separates {

@@ -40,11 +40,11 @@ type agents struct {
 	chassis     *chassisPace
 }
 
-// chassisInterval is the shortest time between two changes of the chassis of a node at a replica: ovn-northd computes the network again
-// for each.
+// chassisInterval is the shortest time between two attempts to change the chassis of a node at a replica: ovn-northd computes the network
+// again for each. An attempt without an answer counts, because it can have been made.
 const chassisInterval = 10 * time.Second
 
-// chassisPace has the times at which agents replaced chassis, by the name of the node.
+// chassisPace has the times at which agents tried to replace chassis, by the name of the node.
 type chassisPace struct {
 	mu   sync.Mutex
 	last map[string]time.Time
@@ -60,7 +60,7 @@ func (p *chassisPace) admit(node string) error {
 		p.last[node] = now
 		return nil
 	}
-	return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s has reported a chassis less than %s ago: report it again later", node, chassisInterval)}
+	return &tree.DeniedError{Message: fmt.Sprintf("the agent of node %s has tried to report a chassis less than %s ago: report it again later", node, chassisInterval)}
 }
 
 // DefaultAgentInterfaces is the limit of interfaces on a node for pods of its agent. It is

@@ -75,11 +75,16 @@ type Bridge struct {
 	server   *restconf.Server
 	listener net.Listener
 
+	// read gets the records that this replica has read to lead for the first time, once, if the datastore is embedded. It holds one.
+	read     chan *datastore.AllRecords
+	readOnce sync.Once
 	// role is what this replica does with the backends now.
 	role atomic.Pointer[role]
-	// recalled is set when the store has the choices that were made before this replica
+	// recalled is done when the store has the choices that were made before this replica
 	// was started.
-	recalled atomic.Bool
+	recalled event
+	// settled has happened when this replica has made its first large request of the backend, or is a standby and makes none.
+	settled event
 
 	// repooling is held while the pools of the assigner are set, which waits for the
 	// datastore. pooled are these pools.
@@ -93,7 +98,7 @@ type Bridge struct {
 
 // New opens the datastore and creates the parts. Close releases them.
 func New(ctx context.Context, cfg Config) (*Bridge, error) {
-	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry()}
+	b := &Bridge{cfg: cfg, log: cfg.Log, registry: prometheus.NewRegistry(), recalled: newEvent(), settled: newEvent(), read: make(chan *datastore.AllRecords, 1)}
 	b.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	b.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coe_bridge_leader", Help: "1 while this replica leads, else 0.",
@@ -169,7 +174,7 @@ func (b *Bridge) Run(ctx context.Context) error {
 	}
 	g.run("lead or stand by", b.runRoles)
 	if b.ports != nil {
-		g.run("follow ports in OVN", func(ctx context.Context) error { b.ports.Run(ctx); return nil })
+		g.run("follow ports in OVN", b.followPorts)
 	}
 	g.run("follow files of access", b.access.Run)
 	g.run("serve HTTP", func(ctx context.Context) error { return b.server.Serve(ctx, b.listener) })

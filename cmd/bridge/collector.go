@@ -26,10 +26,16 @@ const (
 // A burst of work allocates at least burstSize. That is half of the headroom, so that ends of
 // bursts at most double the runs of the collector. A burst is over when no more than
 // restRate was allocated restFor times paceEvery in a row.
+//
+// A process is idle if no more than idleRate was allocated idleFor times in a row. Less than a burst, but at least idleSize, is
+// returned then. An idle bridge allocates this in minutes, as long as Go itself waits for a collection.
 const (
 	burstSize = headroom / 2
 	restRate  = 8 << 20
 	restFor   = 2
+	idleSize  = 16 << 20
+	idleRate  = 256 << 10
+	idleFor   = 10
 )
 
 // paceCollector adapts the pace of the collector to the size of the heap, until ctx is done.
@@ -72,15 +78,16 @@ func (b *Bridge) giveBack() {
 	}
 }
 
-// burst watches for the end of bursts of work.
+// burst watches for the end of bursts of work, and for idle times.
 type burst struct {
 	allocated uint64 // by the process in all its time
-	since     uint64 // of these, since the last burst was over
-	rested    int    // the number of times in a row that little was allocated
+	since     uint64 // of these, since the last time that memory was returned
+	rested    int    // the number of times in a row that no more than restRate was allocated
+	idle      int    // the number of times in a row that no more than idleRate was allocated
 }
 
-// over reports, once, that a burst is over. It is called every paceEvery, with the number of
-// bytes allocated since the start.
+// over reports that memory must be returned: a burst is over, or the process is idle. It is called every
+// paceEvery, with the number of bytes allocated since the start.
 func (b *burst) over(allocated uint64) bool {
 	step := allocated - b.allocated
 	b.allocated = allocated
@@ -88,7 +95,10 @@ func (b *burst) over(allocated uint64) bool {
 	if b.rested++; step > restRate {
 		b.rested = 0
 	}
-	if b.rested < restFor || b.since < burstSize {
+	if b.idle++; step > idleRate {
+		b.idle = 0
+	}
+	if (b.rested < restFor || b.since < burstSize) && (b.idle < idleFor || b.since < idleSize) {
 		return false
 	}
 	b.since = 0

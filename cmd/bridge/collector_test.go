@@ -39,4 +39,18 @@ func TestBurst(t *testing.T) {
 	require.False(t, asked(14), "which adds up")
 	require.False(t, asked(0))
 	require.True(t, asked(0))
+
+	idle := func(times int) {
+		for range times {
+			require.False(t, asked(0))
+		}
+	}
+	require.False(t, asked(15))
+	idle(idleFor)
+	require.False(t, asked(1), "it goes on")
+	idle(idleFor - 1)
+	require.True(t, asked(0), "it is idle")
+	idle(2 * idleFor)
+	require.False(t, asked(1))
+	idle(idleFor)
 }

@@ -80,7 +80,7 @@ func (b *Bridge) ready() http.Handler {
 // known fails while the store and the streams of agents do not have the content of the
 // datastore yet. Each reads it at its own pace.
 func (b *Bridge) known() error {
-	if b.store.CompleteFor(coe.RESTCONF) && b.recalled.Load() && b.hub.Known() {
+	if b.store.CompleteFor(coe.RESTCONF) && b.recalled.happened() && b.hub.Known() {
 		return nil
 	}
 	return fmt.Errorf("%w yet: its content is being read; try again in a moment", datastore.ErrUnavailable)

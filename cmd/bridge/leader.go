@@ -15,18 +15,18 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/mapping/service"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
 
 // The prefixes of the leader's records: its choices, the interfaces that the backend has
 // confirmed, and the addresses of each namespace's services. agentstream.ExposedRecords and egress.Records are two more.
 const (
-	chosen    = "chosen"
-	confirmed = "confirmed"
-	vips      = "vips"
+	chosen      = "chosen"
+	confirmed   = "confirmed"
+	claimedVIPs = "vips"
 )
 
 // resignTimeout bounds the resignation of a replica that stops.
@@ -49,6 +49,7 @@ func (b *Bridge) lead(ctx context.Context, l *datastore.Leadership) error {
 	for _, l := range r.loops() {
 		g.run("reconcile", l.Run)
 	}
+	g.run("forget deleted nodes", func(ctx context.Context) error { b.forgetGone(ctx, r.gone); return nil })
 	g.run("confirm", func(ctx context.Context) error { r.confirmer.Run(ctx); return nil })
 	g.run("expose node ports", func(ctx context.Context) error { r.exposer.Run(ctx); return nil })
 	g.run("keep egress addresses", func(ctx context.Context) error { r.keeper.Run(ctx); return nil })
@@ -85,7 +86,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	if err != nil {
 		return nil, err
 	}
-	backend, stop := reconcile.Prefetch(ctx, opened)
+	backend, stop := reconcile.Prefetch(ctx, opened, b.settled.happen)
 	release := func() {
 		stop()
 		opened.Close()
@@ -94,11 +95,16 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 		release()
 		return nil, err
 	}
+	all, err := b.readRecords(ctx, l)
+	if err != nil {
+		release()
+		return nil, err
+	}
 	nodes := b.nodes(opened.Kinds())
 	if len(b.cfg.Nodes.NoMasquerade) > 0 && len(nodes.NoMasquerade) == 0 {
 		b.log.Warn("--no-masquerade has no effect: it needs management ports of nodes, and --isolation none")
 	}
-	r := &role{side: side{backend: backend, release: release}, registry: prometheus.NewRegistry()}
+	r := &role{side: side{backend: backend, release: release}, registry: prometheus.NewRegistry(), gone: newGoneNodes()}
 	cfg := ipam.Config{
 		Isolated: b.cfg.Mapping.Isolated(), NodeBlocks: b.settingsOf(r).Limits.NodeGateways, ReuseDelay: b.cfg.ReuseDelay, Nodes: nodes,
 	}
@@ -112,10 +118,11 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 		interfaces, nodes := ipam.InUseOf(model)
 		return interfaces, nodes, nil
 	}
-	cfg.Repool = b.repoolWhenDue
-	cfg.VIPs = l.Records(vips)
-	cfg.Confirmed = func(ctx context.Context) ([]coe.LeaseKey, error) { return confirmedKeys(ctx, l.Records(confirmed)) }
-	r.assigner = ipam.New(cfg, b.store, l.Records(chosen), b.log)
+	cfg.Repool, cfg.Forget = b.repoolWhenDue, r.gone.note
+	cfg.VIPs = all.Records(claimedVIPs)
+	before := all.Records(confirmed)
+	cfg.Confirmed = func(ctx context.Context) ([]coe.LeaseKey, error) { return confirmedKeys(ctx, before) }
+	r.assigner = ipam.New(cfg, b.store, all.Records(chosen), b.log)
 	if err := r.assigner.Load(ctx); err != nil {
 		release()
 		return nil, err
@@ -125,7 +132,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 		release()
 		return nil, err
 	}
-	b.recalled.Store(true)
+	b.recalled.happen()
 	r.exposer = b.newExposer(r, l)
 	r.claims = b.newClaims(r, l)
 	if err := b.openLoops(r, leads, reconcile.NewMetrics(r.registry)); err != nil {
@@ -138,7 +145,7 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	if b.cluster != nil {
 		confirms.Noted = b.cluster.reporter.Confirmed
 	}
-	r.confirmer = agentstream.NewConfirmer(b.store, l.Records(confirmed), confirms, b.log)
+	r.confirmer = agentstream.NewConfirmer(b.store, all.Records(confirmed), confirms, b.log)
 	return r, nil
 }
 
@@ -192,7 +199,7 @@ func (b *Bridge) newExposer(r *role, l *datastore.Leadership) *agentstream.Expos
 	return agentstream.NewExposer(l.Records(agentstream.ExposedRecords), agentstream.ExposedSource{
 		HasServices: b.store.HasServices,
 		Ports: func(namespace string) []coe.ExposedPort {
-			return mapping.ExposedPorts(b.store.View(namespace), settings)
+			return service.ExposedPorts(b.store.View(namespace), settings.ServiceSettings())
 		},
 		Complete: func() bool { return b.store.Complete() && r.assigner.InUseKnown() },
 	}, b.log)

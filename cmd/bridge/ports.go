@@ -1,6 +1,7 @@
 package bridge
 
 import (
+	"context"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,11 +30,29 @@ func (b *Bridge) newPorts() (*ports, error) {
 		Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60},
 	}, []string{"stage"})}
 	var err error
-	if p.Ports, err = ovn.NewPorts(b.cfg.Backend.OVN, p.installed, b.log); err != nil {
+	if p.Ports, err = ovn.NewPorts(b.cfg.Backend.OVN, p.installed, b.chassisOfOVN, b.log); err != nil {
 		return nil, err
+	}
+	if p.HasSouthbound() {
+		b.chassisOfOVN(nil)
 	}
 	b.registry.MustRegister(p.took, servers{b.cfg.Backend.OVN})
 	return p, nil
+}
+
+// chassisOfOVN stores which chassis OVN has; nil while that is not known.
+func (b *Bridge) chassisOfOVN(hosts map[string]string) {
+	b.store.Update(func(tx *coe.Tx) { tx.SetChassisOfOVN(hosts) })
+}
+
+// followPorts follows the ports of pods until ctx is done. A server answers one request at a time, so the reading of the leader comes first.
+func (b *Bridge) followPorts(ctx context.Context) error {
+	select {
+	case <-b.settled.done:
+		b.ports.Run(ctx)
+	case <-ctx.Done():
+	}
+	return nil
 }
 
 // unknownTime is the detail of a stage whose time is not known.

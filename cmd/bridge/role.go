@@ -12,7 +12,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -49,6 +51,7 @@ type role struct {
 	exposer   *agentstream.Exposer
 	keeper    *egress.Keeper
 	force     *force
+	gone      *goneNodes
 }
 
 // leads reports whether the replica leads.
@@ -146,6 +149,7 @@ func (b *Bridge) settings(cfg BackendConfig, backend reconcile.Backend) mapping.
 	s.Limits = limits(cfg, backend.Kinds())
 	nodes := b.nodes(backend.Kinds())
 	s.NodePorts, s.HostPorts, s.ManagementPorts = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.ManagementPorts()
+	s.NodeAddresses = nodes.Network.IsValid() && !nodes.ManagementPorts()
 	s.NodesIPv6 = nodes.HasIPv6()
 	s.External = netvirt.NewPrefixList(nodes.External...)
 	return s
@@ -256,13 +260,14 @@ func (b *Bridge) campaign(ctx context.Context) *datastore.Leadership {
 
 // followFacts keeps the choices of the leader in the store, until ctx is done.
 func (b *Bridge) followFacts(ctx context.Context) error {
-	facts := ipam.NewFacts(b.store)
+	facts := journal.NewFacts(b.store)
 	err := b.data.FollowRecords(ctx, chosen, func(batch datastore.RecordBatch) error {
 		if err := facts.Apply(batch.Snapshot, batch.Put, batch.Delete); err != nil {
 			b.log.Error("follow the leader's choices", "err", err)
 		}
 		if batch.Snapshot {
-			b.recalled.Store(true)
+			b.recalled.happen()
+			b.settled.happen()
 		}
 		return nil
 	})
@@ -275,8 +280,8 @@ func (b *Bridge) followFacts(ctx context.Context) error {
 // followVIPs keeps the service addresses that the leader has claimed in the store, until
 // ctx is done.
 func (b *Bridge) followVIPs(ctx context.Context) error {
-	facts := ipam.NewVIPFacts(b.store)
-	err := b.data.FollowRecords(ctx, vips, func(batch datastore.RecordBatch) error {
+	facts := vips.NewFacts(b.store)
+	err := b.data.FollowRecords(ctx, claimedVIPs, func(batch datastore.RecordBatch) error {
 		if err := facts.Apply(batch.Snapshot, batch.Put, batch.Delete); err != nil {
 			b.log.Error("follow the addresses of services", "err", err)
 		}

@@ -19,12 +19,30 @@ import (
 )
 
 // followChosen passes the leader's choices and confirmations on to the streams of the
-// nodes, in every replica.
+// nodes, in every replica. With an embedded datastore no other replica leads, so it begins with what this one reads to lead.
 func (b *Bridge) followChosen(ctx context.Context) error {
-	return b.data.FollowRecords(ctx, "", func(batch datastore.RecordBatch) error {
+	apply := func(batch datastore.RecordBatch) error {
 		b.hub.Apply(agentstream.Batch(batch))
 		return nil
-	})
+	}
+	if b.data.Shared() {
+		return b.data.FollowRecords(ctx, "", apply)
+	}
+	select {
+	case all := <-b.read:
+		return all.Follow(ctx, apply)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// readRecords reads the records that a new leader needs. It passes the first ones on to followChosen.
+func (b *Bridge) readRecords(ctx context.Context, l *datastore.Leadership) (*datastore.AllRecords, error) {
+	all, err := l.ReadRecords(ctx)
+	if err == nil && !b.data.Shared() {
+		b.readOnce.Do(func() { b.read <- all })
+	}
+	return all, err
 }
 
 // follow puts what RESTCONF clients write into the store.

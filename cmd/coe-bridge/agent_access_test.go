@@ -135,7 +135,7 @@ func TestAgentByCertificate(t *testing.T) {
 	}
 	require.NoError(t, u.ReportChassis(t.Context(), "chassis-1"))
 	require.NoError(t, u.ReportChassis(t.Context(), "chassis-1"), "the bridge knows it")
-	require.ErrorContains(t, u.ReportChassis(t.Context(), "chassis-2"), "has reported a chassis less than 10s ago")
+	require.ErrorContains(t, u.ReportChassis(t.Context(), "chassis-2"), "has tried to report a chassis less than 10s ago")
 	require.ErrorContains(t, theirs.ReportChassis(t.Context(), "chassis-1"), "403 Forbidden")
 	status, answer := curl(t, append(own, "-X", "DELETE", b.url+list+"/node="+workerOne)...)
 	require.Equal(t, "403", status, answer)

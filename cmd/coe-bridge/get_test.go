@@ -125,7 +125,7 @@ func TestGet(t *testing.T) {
 			default web 8f2a6d5e-0000-4000-8000-00000000000a 10.96.0.2 80/tcp - - - 1 -
 			`,
 		"pools": `NETWORK SUBNET FROM TO GATEWAY IN USE BLOCKS PODS THAT FIT
-			default 10.11.2.0/24 - - - 2 2 234
+			default 10.11.2.0/24 - - - 2 2 238
 			services 10.96.0.0/24 - - - 1 0 -
 			`,
 		"leases": `INTERFACE ADDRESS BLOCK MAC NODE RELEASED

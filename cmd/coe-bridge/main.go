@@ -10,11 +10,15 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/go-logr/logr"
+	"k8s.io/klog/v2"
+
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	klog.SetLogger(logr.Discard()) // client-go would write lines of its own to stderr; serve logs them
 	root := newRoot()
 	root.SetOut(&output.Terminal{Writer: os.Stdout})
 	root.SetErr(&output.Terminal{Writer: os.Stderr})

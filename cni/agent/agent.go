@@ -37,6 +37,8 @@ type Config struct {
 	HostPorts HostPorts
 	// Physical has the bridges of the physical networks that the node is connected to.
 	Physical ovs.Physical
+	// OVNRunDir has the control socket of ovn-controller.
+	OVNRunDir string
 	// Settings is where the network settings of pods are written; empty means the default.
 	Settings links.Settings
 	// Confirmed makes ADD wait until the bridge reports the interface as confirmed. It is

@@ -32,19 +32,22 @@ const (
 	rackHost2 = "2"
 )
 
-// physicalWorld is two hosts that a switch in a rack connects to a machine, and namespaces on VLAN 100 and without a tag.
-func physicalWorld(t *testing.T, layout ovn.Layout) *world {
-	lab := ovnhost.ForTest(t, "host1", "host2", "rack")
-	w := newWorldOver(t, lab, "--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--ovn-layout", string(layout),
-		"--physical-network", "plant=cable,vlan=100,subnet=10.50.0.0/24", "--physical-network", "flat=cable,subnet=10.51.0.0/24,subnet=fd51::/64")
-	for _, pool := range []string{
-		`{"network-id":"plant","allocation-pool":[{"subnet":"10.50.0.0/24","allocate-from":"10.50.0.64","allocate-to":"10.50.0.127"}]}`,
-		`{"network-id":"flat","allocation-pool":[{"subnet":"10.51.0.0/24","allocate-from":"10.51.0.64","allocate-to":"10.51.0.127"},
-			{"subnet":"fd51::/64","allocate-from":"fd51::1:0","allocate-to":"fd51::1:ffff"}]}`,
-	} {
-		network := strings.Split(pool, `"`)[3]
-		w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/"+network, `{"network":[`+pool+`]}`)
+// The settings of the bridge, and the pools of the namespaces.
+var (
+	physicalNetworks = []string{
+		"--physical-network", "plant=cable,vlan=100,subnet=10.50.0.0/24", "--physical-network", "flat=cable,subnet=10.51.0.0/24,subnet=fd51::/64",
 	}
+	physicalPools = map[string]string{
+		"plant": `{"subnet":"10.50.0.0/24","allocate-from":"10.50.0.64","allocate-to":"10.50.0.127"}`,
+		"flat": `{"subnet":"10.51.0.0/24","allocate-from":"10.51.0.64","allocate-to":"10.51.0.127"},
+			{"subnet":"fd51::/64","allocate-from":"fd51::1:0","allocate-to":"fd51::1:ffff"}`,
+	}
+)
+
+// physicalWorld is two hosts that a switch in a rack connects to a machine, on VLAN 100 and without a tag.
+func physicalWorld(t *testing.T, layout ovn.Layout, settings ...string) *world {
+	lab := ovnhost.ForTest(t, "host1", "host2", "rack")
+	w := newWorldOver(t, lab, append([]string{"--backend", "ovn", "--ovn-nb", lab.NB.Remote, "--ovn-layout", string(layout)}, settings...)...)
 	w.onRack("add-br", "br-rack", "--", "set", "Bridge", "br-rack", "datapath_type=netdev")
 	for host, port := range map[string]string{"host1": rackHost1, "host2": rackHost2} {
 		w.plugIntoRack(host, "eth1", "ofport_request="+port)
@@ -66,6 +69,11 @@ func physicalWorld(t *testing.T, layout ovn.Layout) *world {
 		w.startAgent(host)
 	}
 	return w
+}
+
+func (w *world) putPhysicalPool(namespace string) {
+	w.t.Helper()
+	w.put("dhcp_allocation_pool:dhcp_allocation_pool/network/"+namespace, `{"network":[{"network-id":"`+namespace+`","allocation-pool":[`+physicalPools[namespace]+`]}]}`)
 }
 
 // plugIntoRack gives a namespace a link to the switch of the rack.
@@ -116,7 +124,10 @@ func TestPhysicalNetworkOfLayoutNode(t *testing.T) {
 }
 
 func testPhysicalNetwork(t *testing.T, layout ovn.Layout) {
-	w := physicalWorld(t, layout)
+	w := physicalWorld(t, layout, physicalNetworks...)
+	for namespace := range physicalPools {
+		w.putPhysicalPool(namespace)
+	}
 	near, far := w.run("host1", 1, "plant", "near"), w.run("host2", 2, "plant", "far")
 	flat, other := w.run("host1", 3, "flat", "flat"), w.run("host2", 4, "default", "other")
 	for _, p := range []*sandbox{near, far} {

@@ -35,7 +35,7 @@ func (at *attachment) routes(r *uplink.Record, ranges []netip.Prefix) []links.Ro
 // node a neighbour of the pod.
 //
 // namespaces    routes
-// isolated      a further one to the node, if openDaylight
+// isolated      further ones, if openDaylight: to the node and, if the place has a WayOut, by it to services
 // joined        the default route leads by the node, if the place has a WayOut; those to pods and nodes stay with the gateway
 //
 // A link without a default route stays as it is: a pod can have several links.
@@ -51,7 +51,7 @@ func byNode(all []links.Route, place *uplink.Place, openDaylight bool, addresses
 	node := []links.Neighbour{{Address: place.Address, MAC: mac}}
 	direct := links.Route{Destination: netip.PrefixFrom(place.Address, place.Address.BitLen())}
 	if place.Isolated {
-		return append([]links.Route{direct}, all...), node
+		return slices.Concat([]links.Route{direct}, servicesBy(place), all), node
 	}
 	inside := append(slices.Clone(place.Pods), netip.PrefixFrom(place.Address, place.Length).Masked())
 	out := []links.Route{direct}
@@ -64,6 +64,14 @@ func byNode(all []links.Route, place *uplink.Place, openDaylight bool, addresses
 		out = append(out, links.Route{Destination: everywhere4, Gateway: place.Address})
 	}
 	return out, node
+}
+
+// servicesBy returns the routes of a pod of an isolated namespace to services by its node, if that leads there.
+func servicesBy(place *uplink.Place) []links.Route {
+	if place.WayOut == nil {
+		return nil
+	}
+	return routesTo(place.Services, place.Address, nil)
 }
 
 var everywhere4 = netip.PrefixFrom(netip.IPv4Unspecified(), 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // TestRoutesByNode: pods of a node that leads them to services have a default route by the node, and routes to pods and nodes by
-// the gateway. A pod of an isolated namespace has one to its node.
+// the gateway. A pod of an isolated namespace has one to its node and, if that leads to services, by it to these.
 func TestRoutesByNode(t *testing.T) {
 	prefix, address := netip.MustParsePrefix, netip.MustParseAddr
 	given := []links.Route{{Destination: everywhere4, Gateway: address("10.42.0.17")}, {Destination: prefix("192.0.2.0/24"), Gateway: address("10.42.0.18")}}
@@ -33,6 +33,13 @@ func TestRoutesByNode(t *testing.T) {
 	isolated := &uplink.Place{Isolated: true, Address: address("192.168.33.11"), MAC: "0a:58:c0:a8:21:0b"}
 	routes, neighbours = byNode(given, isolated, true, own)
 	require.Equal(t, append([]links.Route{{Destination: prefix("192.168.33.11/32")}}, given...), routes)
+	require.Equal(t, []links.Neighbour{{Address: isolated.Address, MAC: isolated.MAC}}, neighbours)
+
+	leading := *isolated
+	leading.WayOut, leading.Services = &uplink.WayOut{MAC: isolated.MAC}, []netip.Prefix{prefix("10.96.0.0/12"), prefix("fd00:10::/108")}
+	routes, neighbours = byNode(given, &leading, true, own)
+	toServices := []links.Route{{Destination: prefix("192.168.33.11/32")}, {Destination: prefix("10.96.0.0/12"), Gateway: isolated.Address}}
+	require.Equal(t, append(toServices, given...), routes)
 	require.Equal(t, []links.Neighbour{{Address: isolated.Address, MAC: isolated.MAC}}, neighbours)
 
 	for _, p := range []*uplink.Place{place, isolated} {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/daemons"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -227,6 +228,18 @@ func (c *Config) tunnels(ctx context.Context) (string, error) {
 		if settings[key] == "" {
 			return "", failed(fmt.Errorf("the switch has no external_ids:%s", key), "run ovs-vsctl set Open_vSwitch . external_ids:"+key+"=…")
 		}
+	}
+	recorded, err := c.Switch.RecordedChassis(ctx)
+	if err != nil {
+		return "", unknown(errNoSwitch)
+	}
+	if name, _ := daemons.ChassisName(ctx, c.OVNRunDir, recorded); name != "" && name != settings["system-id"] {
+		return "", warning(fmt.Errorf("ovn-controller has this node by the name %s (its option -n, or the file system-id-override), and not by external_ids:system-id", name),
+			"give both the same name; the agent reports the name of ovn-controller, and coe-bridge gateway takes the system-id")
+	}
+	if len(recorded) > 1 {
+		return "", warning(fmt.Errorf("ovn-controller has recorded several names of this node: %s", strings.Join(recorded, ", ")),
+			"for all that ovn-sbctl does not list as a chassis with this host name, run ovs-vsctl remove Open_vSwitch . other_config ovn-chassis-idx-NAME; an agent in a container takes the last one")
 	}
 	const mend = "run ovs-vsctl set Open_vSwitch . external_ids:ovn-encap-ip=… with an address of this node"
 	for text := range strings.SplitSeq(settings["ovn-encap-ip"], ",") {

@@ -209,9 +209,12 @@ func addNeighbour(h *netlink.Handle, link netlink.Link, n Neighbour) error {
 	return nil
 }
 
+// Protocol marks the routes of coe-bridge. No routing daemon uses this number.
+const Protocol = 206
+
 // addRoute fails if the pod already has a route to that destination.
 func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
-	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination)}
+	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination), Protocol: Protocol}
 	if r.Gateway.IsValid() {
 		route.Gw = r.Gateway.AsSlice()
 	} else {

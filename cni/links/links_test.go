@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,23 +20,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 const port = "tap0a1b2c3d-4e"
-
-// namespace creates a network namespace without a name, which ends with the test.
-func namespace(t *testing.T) netns.NsHandle {
-	runtime.LockOSThread()
-	home, err := netns.Get()
-	require.NoError(t, err)
-	ns, err := netns.New()
-	require.NoError(t, err, "a network namespace needs root")
-	require.NoError(t, netns.Set(home))
-	require.NoError(t, home.Close())
-	runtime.UnlockOSThread()
-	t.Cleanup(func() { _ = ns.Close() })
-	return ns
-}
 
 func pair(t *testing.T, address, gateway string) links.Pair {
 	if testing.Short() {
@@ -42,7 +32,7 @@ func pair(t *testing.T, address, gateway string) links.Pair {
 	mac, err := net.ParseMAC("0a:58:0a:2a:00:02")
 	require.NoError(t, err)
 	p := links.Pair{
-		Node: namespace(t), Pod: namespace(t), Port: port, Owner: "test/c1/eth0", Name: "eth0", MAC: mac, MTU: 1400,
+		Node: namespace.New(t), Pod: namespace.New(t), Port: port, Owner: "test/c1/eth0", Name: "eth0", MAC: mac, MTU: 1400,
 		Addresses: []netip.Prefix{netip.MustParsePrefix(address)}, SoftwareChecksums: true,
 	}
 	if gateway != "" {
@@ -269,4 +259,73 @@ func inNamespace(t *testing.T, ns netns.NsHandle, f func()) {
 	require.NoError(t, netns.Set(home))
 	require.NoError(t, home.Close())
 	runtime.UnlockOSThread()
+}
+
+// Only the routes that the package has made are replaced.
+func TestPutDirect(t *testing.T) {
+	p := pair(t, "10.99.0.2/32", "10.99.0.1")
+	p.Addresses = append(p.Addresses, netip.MustParsePrefix("fd99::2/128"))
+	require.NoError(t, links.Add(t.Context(), p))
+	h := handle(t, p.Pod)
+	link, err := h.LinkByName("eth0")
+	require.NoError(t, err)
+	other := netip.MustParsePrefix("10.97.0.0/24")
+	require.NoError(t, h.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: links.IPNet(other), Scope: unix.RT_SCOPE_LINK}))
+	gateway, subnets := netip.MustParsePrefix("10.99.0.1/32"), []netip.Prefix{netip.MustParsePrefix("10.98.0.0/24"), netip.MustParsePrefix("fd98::/64")}
+	direct := func() (all []netip.Prefix) {
+		is, err := links.Look(p.Pod, "eth0")
+		require.NoError(t, err)
+		for _, r := range is.Routes {
+			if d := r.Destination; !r.Gateway.IsValid() && (d.Addr().Is4() || d == subnets[1]) {
+				all = append(all, d)
+			}
+		}
+		return all
+	}
+	for range 2 {
+		require.NoError(t, links.PutDirect(p.Pod, "eth0", append([]netip.Prefix{gateway, other}, subnets...)))
+		require.ElementsMatch(t, append([]netip.Prefix{gateway, other}, subnets...), direct())
+	}
+	require.NoError(t, links.PutDirect(p.Pod, "eth0", []netip.Prefix{gateway}))
+	require.ElementsMatch(t, []netip.Prefix{gateway, other}, direct())
+	require.ErrorContains(t, links.PutDirect(p.Pod, "eth1", nil), "change the routes of link eth1")
+}
+
+// TestPodWithManyRoutes: a pod that may change its network can have any number of routes. The agent reads those by its link, and a limited
+// number of them.
+func TestPodWithManyRoutes(t *testing.T) {
+	p := pair(t, "10.99.0.2/32", "10.99.0.1")
+	require.NoError(t, links.Add(t.Context(), p))
+	add := func(count, network int, by string) {
+		t.Helper()
+		batch := strings.Builder{}
+		batch.WriteString("link set lo up\n")
+		for i := range count {
+			_, _ = fmt.Fprintf(&batch, "route add %d.0.%d.%d/32 %s proto %d\n", network, i>>8, i&0xff, by, links.Protocol)
+		}
+		require.NoError(t, links.Inside(p.Pod, func() error {
+			ip := exec.CommandContext(t.Context(), "ip", "-batch", "-")
+			ip.Stdin = strings.NewReader(batch.String())
+			return ip.Run()
+		}))
+	}
+	const many = 10_001
+	add(1, 20, "dev eth0")
+	add(many, 21, "via 10.99.0.1 dev eth0 table 7")
+	add(many, 22, "dev lo")
+	one := links.Route{Destination: netip.MustParsePrefix("20.0.0.0/32")}
+	is, err := links.Look(p.Pod, "eth0")
+	require.NoError(t, err)
+	require.Contains(t, is.Routes, one)
+	require.NoError(t, links.PutDirect(p.Pod, "eth0", []netip.Prefix{netip.MustParsePrefix("10.99.0.1/32")}))
+	is, err = links.Look(p.Pod, "eth0")
+	require.NoError(t, err)
+	require.NotContains(t, is.Routes, one)
+	require.Subset(t, is.Routes, p.Routes)
+
+	add(many, 20, "dev eth0")
+	const refused = "it has more than 10000 routes by the link"
+	_, err = links.Look(p.Pod, "eth0")
+	require.ErrorContains(t, err, refused)
+	require.ErrorContains(t, links.PutDirect(p.Pod, "eth0", nil), refused)
 }

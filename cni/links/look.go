@@ -150,15 +150,43 @@ func addresses(h *netlink.Handle, link netlink.Link) ([]netip.Prefix, error) {
 }
 
 func routes(h *netlink.Handle, link netlink.Link) ([]Route, error) {
-	all, err := Dump(func() ([]netlink.Route, error) {
-		return h.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{LinkIndex: link.Attrs().Index}, netlink.RT_FILTER_OIF)
-	})
+	all, err := routesBy(h, link, unix.RTPROT_UNSPEC)
 	var out []Route
 	for _, r := range all {
 		gateway, _ := netip.AddrFromSlice(r.Gw)
 		out = append(out, Route{PrefixOf(r.Dst), gateway.Unmap()})
 	}
 	return out, err
+}
+
+// maxRoutes is how many routes by a link of a pod are read at most. A pod that may change its network can have millions.
+const maxRoutes = 10_000
+
+// routesBy lists the routes of the main table by a link of a pod. A protocol other than RTPROT_UNSPEC selects further. The kernel
+// selects them, because the pod can have any number of other routes. It is an error if there are too many, and h is closed then.
+func routesBy(h *netlink.Handle, link netlink.Link, protocol netlink.RouteProtocol) ([]netlink.Route, error) {
+	_ = h.SetStrictCheck(true) // kernels before 4.20 send all routes
+	defer func() { _ = h.SetStrictCheck(false) }()
+	of := &netlink.Route{LinkIndex: link.Attrs().Index, Table: unix.RT_TABLE_MAIN, Protocol: protocol}
+	mask := netlink.RT_FILTER_OIF | netlink.RT_FILTER_TABLE
+	if protocol != unix.RTPROT_UNSPEC {
+		mask |= netlink.RT_FILTER_PROTOCOL
+	}
+	return Dump(func() (all []netlink.Route, err error) {
+		tooMany := false
+		err = h.RouteListFilteredIter(netlink.FAMILY_ALL, of, mask, func(r netlink.Route) bool {
+			if tooMany = len(all) == maxRoutes; tooMany {
+				h.Close() // otherwise the rest would be read, and ignored
+				return false
+			}
+			all = append(all, r)
+			return true
+		})
+		if tooMany { // also without an error: h would be in another namespace now
+			return nil, fmt.Errorf("it has more than %d routes by the link", maxRoutes)
+		}
+		return all, err
+	})
 }
 
 // PrefixOf converts a prefix from netlink. It is not valid if n has no address.

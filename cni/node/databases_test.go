@@ -11,14 +11,15 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // A pod cannot connect to the port of a database on its node or beyond it, over IPv4 and IPv6.
 // It can connect to other ports, and the node itself can connect to the databases.
 func TestPodsReachNoDatabase(t *testing.T) {
-	node, onNode := inNewNamespace(t)
-	pod, onPod := inNewNamespace(t)
-	other, onOther := inNewNamespace(t)
+	node, onNode := namespace.WithShell(t)
+	pod, onPod := namespace.WithShell(t)
+	other, onOther := namespace.WithShell(t)
 	h, err := netlink.NewHandleAt(node)
 	require.NoError(t, err)
 	defer h.Close()

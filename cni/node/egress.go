@@ -22,6 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -56,7 +57,7 @@ func (w *wanted) addEgress(part *uplink.Egress) error {
 			return fmt.Errorf("egress-changed from the bridge: port %q has an invalid address", a.Name)
 		}
 		suffix := fmt.Sprintf("%d-%d", a.Number, a.NextHop.As4()[3]&7)
-		p := pair{link: egressLink + suffix, port: egressPort + suffix, iface: a.Name, addresses: []netip.Addr{a.NextHop}, mac: mac, loose: true}
+		p := pair{link: egressLink + suffix, port: egressPort + suffix, iface: a.Name, addresses: []netip.Addr{a.NextHop}, mac: mac, filter: "2"}
 		w.pairs = append(w.pairs, p)
 		w.egress = append(w.egress, egressWay{p.link, p.port, a.Egress, a.Owner})
 	}
@@ -215,7 +216,7 @@ func putFences(ns netns.NsHandle, w wanted) (changed bool, err error) {
 				delete(missing, is.IifName)
 				continue
 			}
-			if is.Protocol != protocol {
+			if is.Protocol != protocol || is.Priority == policyroute.Priority {
 				continue
 			}
 			changed = true

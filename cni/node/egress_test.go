@@ -24,6 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	bridge "github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // router is a node that translates to an egress address, between a pod and an outside, each in a network namespace.
@@ -241,7 +242,7 @@ func TestEgressAddressOfBefore(t *testing.T) {
 
 // Answers that came in before the node got a port are forgotten, so that connections that move to it keep their port.
 func TestStrayConnections(t *testing.T) {
-	ns, _ := inNewNamespace(t)
+	ns, _ := namespace.WithShell(t)
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
 	require.NoError(t, err)
 	defer h.Close()

@@ -97,13 +97,25 @@ func ofFamily(a netip.Addr) []expr.Any {
 	}
 }
 
+// notTo matches packets of the family of an address that are for another one.
+func notTo(a netip.Addr) []expr.Any {
+	to := destination(single(a))
+	to[len(to)-1].(*expr.Cmp).Op = expr.CmpOpNeq
+	return slices.Concat(ofFamily(a), to)
+}
+
+// notICMPv6 matches packets of other protocols.
+func notICMPv6() []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
+		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{unix.IPPROTO_ICMPV6}},
+	}
+}
+
 // linkLocalNotICMP matches packets with a link-local IPv6 source that are not of ICMPv6, in the table of both families.
 func linkLocalNotICMP() []expr.Any {
 	linkLocal := netip.MustParsePrefix("fe80::/10")
-	return slices.Concat(ofFamily(linkLocal.Addr()), source(linkLocal), []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: register, Data: []byte{unix.IPPROTO_ICMPV6}},
-	})
+	return slices.Concat(ofFamily(linkLocal.Addr()), source(linkLocal), notICMPv6())
 }
 
 // sameDestination matches packets of connections whose destination is not translated.
@@ -115,6 +127,28 @@ func sameDestination() []expr.Any {
 		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: status(translated), Xor: status(0)},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: status(0)},
 	}
+}
+
+// translated matches packets of connections whose destination is translated.
+func translated() []expr.Any {
+	match := sameDestination()
+	match[len(match)-1].(*expr.Cmp).Op = expr.CmpOpNeq
+	return match
+}
+
+// answers matches packets of a connection that come from its server.
+func answers() []expr.Any {
+	const reply = 1
+	return []expr.Any{&expr.Ct{Register: register, Key: expr.CtKeyDIRECTION}, &expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{reply}}}
+}
+
+// lastHop matches IPv4 packets that a router must not forward, because their time to live ends there.
+func lastHop() []expr.Any {
+	const timeToLive = 8
+	return slices.Concat(ofFamily(netip.IPv4Unspecified()), []expr.Any{
+		&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: timeToLive, Len: 1},
+		&expr.Cmp{Op: expr.CmpOpLte, Register: register, Data: []byte{1}},
+	})
 }
 
 // tcpTo matches packets to a range of TCP ports.

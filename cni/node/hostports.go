@@ -78,7 +78,7 @@ func (n *Node) ServesHostPorts() bool {
 // families needs one family that the node and the pod have.
 func (n *Node) CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error {
 	place, _, _ := n.cfg.Uplink.Place()
-	if place == nil || !servesHostPorts(place) {
+	if place == nil || !n.servesHostPorts(place) {
 		return errors.New("the node has no edge address and serves no host ports; coe-bridge status says why")
 	}
 	var all []nodeports.HostPort
@@ -112,7 +112,9 @@ func (n *Node) leadsAt(place *uplink.Place, p ovs.HostPort) bool {
 }
 
 // servesHostPorts reports whether a node answers on host ports.
-func servesHostPorts(place *uplink.Place) bool { return leads(place) && len(place.HostPorts) > 0 }
+func (n *Node) servesHostPorts(place *uplink.Place) bool {
+	return n.leads(place) && len(place.HostPorts) > 0
+}
 
 func allows(place *uplink.Place, p ovs.HostPort) bool {
 	return slices.ContainsFunc(place.HostPorts, func(r uplink.PortRange) bool { return r.Contains(p.Number) })
@@ -129,7 +131,7 @@ func rangesText(all []uplink.PortRange) string {
 // readHostPorts notes the host ports of the pods. A change of them is followed by a check of everything.
 func (n *Node) readHostPorts(ctx context.Context, place *uplink.Place) {
 	n.hosts.are, n.hosts.unread = nodeports.Hosts{}, nil
-	if !servesHostPorts(place) {
+	if !n.servesHostPorts(place) {
 		n.logUnreadable(nil)
 	} else {
 		n.hosts.are.Ports, n.hosts.unread = n.hostPorts(ctx, place)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 func isolatedPlace() *uplink.Place {
@@ -101,7 +102,7 @@ func TestNamespaces(t *testing.T) {
 }
 
 func TestIsolatedRules(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
 	w := wantedOf(t, isolatedPlace())
 	twice(t, func() (bool, error) { return putRules(ns, w) })
@@ -123,6 +124,7 @@ table inet coe-bridge {
 	chain own-pods {
 		type filter hook input priority filter; policy accept;
 		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
+		iifname "coe-*" ip daddr != 192.168.33.11 counter packets 0 bytes 0 drop comment "from coe-* to no address but 192.168.33.11"
 		iifname "coe-*" fib saddr . iif oif missing counter packets 0 bytes 0 drop comment "from coe-* only from pods that are routed there"
 		iifname "coe-*" ip6 saddr fe80::/10 meta l4proto != ipv6-icmp counter packets 0 bytes 0 drop comment "from coe-* with link-local addresses only ICMPv6"
 	}
@@ -131,7 +133,7 @@ table inet coe-bridge {
 	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge no-forward", "flush chain inet coe-bridge own-pods"} {
 		run("nft " + taken)
 		twice(t, func() (bool, error) { return putRules(ns, w) })
-		require.Equal(t, 8, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
+		require.Equal(t, 9, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
 	}
 	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
 	require.NotContains(t, run("nft list ruleset"), "coe-*")
@@ -141,7 +143,7 @@ table inet coe-bridge {
 // killed agent has left unfinished is finished.
 func TestIsolatedLinksAndRoutes(t *testing.T) {
 	for address, pod := range map[string]string{"192.168.33.11/24": "10.42.0.", "fd00:33::11/64": "fd00::"} {
-		ns, run := inNewNamespace(t)
+		ns, run := namespace.WithShell(t)
 		run("ip link set lo up; ip addr add " + address + " dev lo nodad") // a route cannot have a tentative address as source
 		is := isolatedPlace()
 		is.Address = netip.MustParsePrefix(address).Addr()

@@ -123,11 +123,11 @@ func (n *Node) putSettings(p pair) (changed bool, err error) {
 		}
 		changed = changed || put
 	}
-	if p.loose {
-		put, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", p.link, "rp_filter"), "2")
-		return changed || put, err
+	if p.filter == "" {
+		return changed, nil
 	}
-	return changed, nil
+	put, err := n.cfg.Settings.Put(n.cfg.Netns, filepath.Join("ipv4/conf", p.link, "rp_filter"), p.filter)
+	return changed || put, err
 }
 
 // putAddress sets the addresses of the node's own end, and removes all others except link-local IPv6 addresses.
@@ -192,7 +192,7 @@ func (n *Node) allowForwarding(w wanted) (changed bool, err error) {
 	if changed, err = n.cfg.Settings.Put(n.cfg.Netns, "ipv4/ip_forward", "1"); err != nil {
 		return changed, fmt.Errorf("enable IP forwarding: %w", err)
 	}
-	if !w.ipv6.source.IsValid() {
+	if !w.ipv6.source.IsValid() || w.isolated { // nodes lead isolated pods with IPv4 only
 		return changed, nil
 	}
 	is, err := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)
@@ -208,6 +208,16 @@ func (n *Node) allowForwarding(w wanted) (changed bool, err error) {
 		return changed || put, fmt.Errorf("enable IPv6 forwarding: %w", err)
 	}
 	return changed || put, nil
+}
+
+// strictFilter is the setting of all links that must not be 1 where a node leads isolated namespaces to services. The kernel takes the larger one of
+// it and the link's, and would drop answers of endpoints whose addresses are not routed to the link.
+const strictFilter = "ipv4/conf/all/rp_filter"
+
+// filtersStrictly reports whether strictFilter is 1. The agent does not change a setting of all links.
+func (n *Node) filtersStrictly() bool {
+	is, err := n.cfg.Settings.Get(n.cfg.Netns, strictFilter)
+	return err == nil && is == "1"
 }
 
 // forwardingIPv6 is the setting that lets the kernel forward IPv6 packets. It has no effect for a single link.

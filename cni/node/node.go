@@ -321,7 +321,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	}
 	n.fed = place
 	switch {
-	case !leads(place):
+	case !n.leads(place):
 		n.ports.Replace(nil)
 		clear(n.own)
 	case c.All:
@@ -369,7 +369,7 @@ func (n *Node) syncHealthChecks(place *uplink.Place, healthy bool) error {
 		return nil
 	}
 	checks := map[uint16]healthchecks.Check{}
-	if leads(place) {
+	if n.leads(place) {
 		for _, c := range all {
 			checks[c.Port] = healthchecks.Check{Namespace: c.Namespace, Service: c.Service, Endpoints: c.Endpoints}
 		}
@@ -386,7 +386,7 @@ func (n *Node) syncPorts(place *uplink.Place) error {
 		return nil
 	}
 	hosts, unread := n.hosts.are, n.hosts.unread
-	at := placeOfPorts(place)
+	at := n.placeOfPorts(place)
 	at.Balances = n.balances(place)
 	if n.lacksIPv6.Load() || !n.ruledIPv6 {
 		at.IPv6 = nodeports.Addresses{}

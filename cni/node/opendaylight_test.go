@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 func TestControllersOf(t *testing.T) {
@@ -18,8 +20,8 @@ func TestControllersOf(t *testing.T) {
 // A pod cannot connect to OpenDaylight by the link of its namespace or by the management port, over IPv4 and IPv6. It can connect
 // to the same ports of others, and the node itself can connect to OpenDaylight.
 func TestPodsReachNoController(t *testing.T) {
-	node, onNode := inNewNamespace(t)
-	outside, onOutside := inNewNamespace(t)
+	node, onNode := namespace.WithShell(t)
+	outside, onOutside := namespace.WithShell(t)
 	pods := map[string]netns.NsHandle{linkName: 0, linkOf("a"): 0}
 	h, err := netlink.NewHandleAt(node)
 	require.NoError(t, err)
@@ -30,7 +32,7 @@ func TestPodsReachNoController(t *testing.T) {
 		require.NoError(t, h.LinkAdd(veth))
 	}
 	for link := range pods {
-		pod, onPod := inNewNamespace(t)
+		pod, onPod := namespace.WithShell(t)
 		pods[link] = pod
 		attach(link, pod)
 		net4, net6 := "192.0.2", "2001:db8:1::"

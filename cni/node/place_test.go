@@ -2,53 +2,21 @@ package node
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"net"
 	"net/netip"
-	"os/exec"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
-
-// inNewNamespace creates a network namespace for the test.
-func inNewNamespace(t *testing.T) (ns netns.NsHandle, run func(argv string) string) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("needs root")
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	home, err := netns.Get()
-	require.NoError(t, err)
-	ns, err = netns.New()
-	require.NoError(t, err)
-	require.NoError(t, netns.Set(home))
-	require.NoError(t, home.Close())
-	t.Cleanup(func() { require.NoError(t, ns.Close()) })
-	return ns, func(argv string) (out string) {
-		t.Helper()
-		require.NoError(t, links.Inside(ns, func() error {
-			said, err := exec.CommandContext(t.Context(), "sh", "-c", argv).CombinedOutput()
-			out = string(said)
-			if err != nil {
-				return errors.New(argv + ": " + out)
-			}
-			return nil
-		}))
-		return out
-	}
-}
 
 func place() *uplink.Place {
 	return &uplink.Place{
@@ -94,7 +62,7 @@ func twice(t *testing.T, do func() (bool, error)) {
 }
 
 func TestRules(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	run("nft add table ip others; nft add chain ip others c")
 	w := wantedOf(t, place())
 	twice(t, func() (bool, error) { return putRules(ns, w) })
@@ -170,7 +138,7 @@ table inet coe-bridge {
 
 // A node with IPv6 addresses has the rules for IPv6 too, and no others change.
 func TestRulesOfIPv6(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	_, err := putRules(ns, wantedOf(t, place()))
 	require.NoError(t, err)
 	before := run("nft list table ip coe-bridge; nft list table inet coe-bridge")
@@ -204,7 +172,7 @@ table ip6 coe-bridge {
 // A node that begins to forward IPv6 packets accepts router advertisements as before, and keeps the default route that
 // came from one. It changes no other setting.
 func TestForwardingKeepsAdvertisements(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	run("ip link add eth0 type veth peer name eth1; ip link add eth2 type veth peer name eth3; ip link add tap1 group 3086 type veth peer name tap2" +
 		"; ip link set eth0 up; ip link set eth1 up; sysctl -qw net.ipv6.conf.eth2.accept_ra=0" +
 		"; ip -6 route add default via fe80::1 dev eth0 proto ra")
@@ -229,7 +197,7 @@ func TestForwardingKeepsAdvertisements(t *testing.T) {
 
 // Connections of others with the service address as source end once, when the node has an edge address.
 func TestForgetOthers(t *testing.T) {
-	ns, _ := inNewNamespace(t)
+	ns, _ := namespace.WithShell(t)
 	h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
 	require.NoError(t, err)
 	defer h.Close()
@@ -264,7 +232,7 @@ func TestDatabasePorts(t *testing.T) {
 }
 
 func TestLinkAddressesRoutes(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	n := &Node{cfg: Config{Netns: ns}}
 	w := wantedOf(t, place())
 	w.softwareChecksums = true
@@ -311,7 +279,7 @@ func TestLinkAddressesRoutes(t *testing.T) {
 
 // The link gets IPv6 addresses and routes, also if it was there before without IPv6, and loses them again.
 func TestLinkAddressesRoutesOfIPv6(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	n := &Node{cfg: Config{Netns: ns}}
 	put := func(p *uplink.Place, changes bool) {
 		t.Helper()
@@ -368,7 +336,7 @@ func routesOf(out string) (all []string) {
 
 // Objects of others stay, and the error names them.
 func TestOfOthers(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	w := wantedOf(t, place())
 	run("ip link add eth0 type veth peer name eth1; ip link set eth1 up; ip link set eth0 up; ip route add 10.42.0.0/16 dev eth0")
 	n, p := &Node{cfg: Config{Netns: ns}}, w.pairs[0]
@@ -401,7 +369,7 @@ func TestOfOthers(t *testing.T) {
 
 // Every change that may affect the node causes a notification.
 func TestBell(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	n, w := &Node{cfg: Config{Netns: ns}}, wantedOf(t, place())
 	require.NoError(t, links.Add(t.Context(), n.pair(w, w.pairs[0])))
 	run("nft add table ip a; ip addr add 192.0.2.1/24 dev coe0; ip route add 198.51.100.0/24 dev coe0")
@@ -423,7 +391,7 @@ func TestBell(t *testing.T) {
 		}
 	}
 	quiet(bell)
-	pod, _ := inNewNamespace(t)
+	pod, _ := namespace.WithShell(t)
 	require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: w.mac, MTU: 1400}))
 	require.NoError(t, links.Delete(ns, "tap1"))
 	select {
@@ -448,7 +416,7 @@ func quiet(bell <-chan struct{}) {
 
 // A link that is too small for IPv6 gets its IPv4 addresses.
 func TestSmallLink(t *testing.T) {
-	ns, run := inNewNamespace(t)
+	ns, run := namespace.WithShell(t)
 	n := &Node{cfg: Config{Netns: ns}}
 	for _, is := range []*uplink.Place{place(), isolatedPlace()} {
 		w, err := newWanted(is, records(map[string][]string{"a/one": {"10.42.0.2"}}), nil)
@@ -471,7 +439,7 @@ func TestSmallLink(t *testing.T) {
 
 // A node whose kernel has no IPv6 joins by IPv4.
 func TestKernelWithoutIPv6(t *testing.T) {
-	ns, _ := inNewNamespace(t)
+	ns, _ := namespace.WithShell(t)
 	n := &Node{cfg: Config{Netns: ns, Settings: links.Settings(t.TempDir())}}
 	n.log = slog.New(slog.DiscardHandler)
 	got := n.usable(t.Context(), place6(), 1442)

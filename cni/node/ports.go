@@ -9,15 +9,21 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// leads reports whether a node leads others to services. Only a management port does, and only with an edge
-// address as source.
-func leads(place *uplink.Place) bool {
-	return !place.Isolated && (place.Edge.IsValid() || place.IPv6.Edge.IsValid())
+// leads reports whether the node leads others to services, which needs an edge address as source. If namespaces are isolated, it leads
+// only if the network does not.
+func (n *Node) leads(place *uplink.Place) bool {
+	return (place.Edge.IsValid() || place.IPv6.Edge.IsValid()) && (!place.Isolated || n.balances(place))
 }
 
 // placeOfPorts returns where a node is for the ports of services and pods.
-func placeOfPorts(place *uplink.Place) nodeports.Place {
-	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: servesHostPorts(place)}
+func (n *Node) placeOfPorts(place *uplink.Place) nodeports.Place {
+	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: n.servesHostPorts(place), Isolated: place.Isolated}
+	if place.Isolated && n.leads(place) {
+		at.IPv4.Edge = place.Edge
+	}
+	if place.Isolated {
+		return at
+	}
 	at.IPv4, at.IPv6 = addressesOf(ofIPv4(place)), addressesOf(place.IPv6)
 	if place.Node.Is4() {
 		at.IPv4.Internal = place.Node

@@ -12,8 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// protocol marks our routes. No routing daemon uses this number.
-const protocol = 206
+// protocol marks our routes.
+const protocol = links.Protocol
 
 // putRoutes makes our routes through the pairs equal to the wanted routes. It removes routes
 // first: an address can move from one pair to another.

@@ -33,6 +33,8 @@ const (
 	egressOwn      = "egress-own"
 	noForward      = "no-forward"
 	noService      = "no-service"
+	noRedirect     = "no-redirect"
+	ownSources     = "own-sources"
 )
 
 // egressStale is a set of connections.
@@ -61,7 +63,7 @@ type rule struct {
 // rules returns the rules of the node.
 func (w wanted) rules() []rule {
 	if w.isolated {
-		return slices.Concat(w.podRules(), isolatedRules(), w.protected(linkPrefix+"*", databasesHere))
+		return slices.Concat(w.podRules(), w.isolatedRules(), w.protected(linkPrefix+"*", databasesHere))
 	}
 	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), w.protected(linkName, databasesHere, databasesThere))
 	if w.balances {
@@ -96,24 +98,9 @@ func dropped() []expr.Any {
 	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}
 }
 
-// isolatedRules returns the rules for the links of isolated namespaces:
-//
-// own-pods    drops packets to the node whose source the node does not route to the same link:
-//
-//	from pods of other nodes, and from pods whose address another pod has. The node would
-//	answer to somebody else. A link-local address is on each link, so it is only for ICMPv6.
-//
-// no-forward  drops everything that the node would forward to or from these links. Otherwise a
-//
-//	pod could reach other namespaces and other networks through its node.
-func isolatedRules() []rule {
-	own := linkPrefix + "*"
-	return []rule{
-		{tableBoth(), ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
-		{tableBoth(), ownPods, fmt.Sprintf("from %s with link-local addresses only ICMPv6", own), slices.Concat(inBy(own), linkLocalNotICMP(), dropped())},
-		{tableBoth(), noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), dropped())},
-		{tableBoth(), noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), dropped())},
-	}
+// accepted counts packets and ends the chain.
+func accepted() []expr.Any {
+	return []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}
 }
 
 // managementRules returns the rules for the link of the management port, in each family that the node has there:
@@ -348,11 +335,20 @@ func tableBoth() *nftables.Table {
 // chains returns the wanted chains, in the order of their tables and names.
 func (w wanted) chains() []*nftables.Chain {
 	if w.isolated {
-		return []*nftables.Chain{
+		all := []*nftables.Chain{
 			filter(tableBoth(), databasesHere, nftables.ChainHookInput),
 			filter(tableBoth(), noForward, nftables.ChainHookForward),
-			filter(tableBoth(), ownPods, nftables.ChainHookInput),
 		}
+		if w.balances {
+			all = append(all, filter(tableBoth(), noRedirect, nftables.ChainHookOutput))
+		}
+		all = append(all, filter(tableBoth(), ownPods, nftables.ChainHookInput))
+		if w.balances {
+			sources := filter(tableBoth(), ownSources, nftables.ChainHookPrerouting)
+			sources.Priority = nftables.ChainPriorityMangle // after connection tracking, before the destination is translated
+			all = append(all, sources)
+		}
+		return all
 	}
 	all := w.egressChains()
 	for _, f := range w.families() {

@@ -14,6 +14,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -69,6 +70,9 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 	if err != nil {
 		o.err = fmt.Errorf("determine the node's connection to the pod network: %w", err)
 		return o
+	}
+	if w.isolated && w.balances && n.filtersStrictly() {
+		w.unreached = append(w.unreached, "services by endpoints on other nodes: net.ipv4.conf.all.rp_filter is 1, and the node drops their answers; set it to 0")
 	}
 	n.logUnreached(w.unreached)
 	const addresses = "egress addresses"
@@ -155,7 +159,7 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 // from the steps before.
 func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 	o.step("", "link", func() (bool, error) { return n.removeOthers(ctx, w.pairs, n.cfg.OpenDaylight) })
-	if !w.isolated {
+	if !w.isolated || w.balances {
 		o.step("", "forwarding", func() (bool, error) { return n.allowForwarding(w) })
 	}
 	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
@@ -180,6 +184,7 @@ func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 		}
 	}
 	o.step("", "routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
+	o.step("", "routing rules", func() (bool, error) { return policyroute.Put(n.cfg.Netns, w.routers()) })
 	for _, p := range w.pairs {
 		o.step(p.port, "port", func() (bool, error) {
 			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
@@ -271,14 +276,15 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 		changes = append(changes, "link")
 	}
 	removed, fences := putFences(n.cfg.Netns, wanted{})
-	if removed {
+	led, ways := policyroute.Put(n.cfg.Netns, nil)
+	if removed || led {
 		changes = append(changes, "routing rules")
 	}
 	removed, rules := removeRules(n.cfg.Netns)
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(o.err, o.ofWays(), ports, err, fences, rules)
+	return changes, errors.Join(o.err, o.ofWays(), ports, err, fences, ways, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

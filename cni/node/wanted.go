@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -47,7 +46,8 @@ func furtherLinks(openDaylight bool) string {
 // wanted is the wanted state of the node.
 type wanted struct {
 	isolated bool
-	// balances: pods send to services, and to what is outside the network, by the links of their namespaces.
+	// balances: pods send to services by the links of their namespaces. If they are not isolated, they also send to what is outside
+	// the network by these.
 	balances bool
 	// ofPorts: the router of the network has the MAC addresses of ports of the switch.
 	ofPorts bool
@@ -103,9 +103,14 @@ type pair struct {
 	addresses []netip.Addr
 	mac       net.HardwareAddr
 	ipv6      bool // the node's own end has IPv6
-	// loose: packets come in by the link from sources that are routed to another one.
-	loose  bool
-	routes []route // starting with the route that the others need
+	// filter is the rp_filter of the link; empty leaves it. With 2 packets come in from sources that are routed to another link, and
+	// with 0 also from sources that have no route.
+	filter string
+	// gateway is the router to which the node sends what comes in by the link, if it leads the pods of an isolated namespace to
+	// services. unrouted are their IPv4 addresses that the node does not route to the link.
+	gateway  netip.Addr
+	unrouted []netip.Addr
+	routes   []route // starting with the route that the others need
 }
 
 // route is a route of the node to the pod network.
@@ -131,6 +136,9 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 		return w, fmt.Errorf("node-changed from the bridge: address %q is invalid", p.Address)
 	}
 	w.family(p.Address).source = p.Address
+	if w.balances {
+		w.ipv4.services = only4(p.Services)
+	}
 	if p.Address.Is4() && p.IPv6.Address.Is6() {
 		w.ipv6.source = p.IPv6.Address
 	}
@@ -155,7 +163,7 @@ func (w *wanted) addManagement(p *uplink.Place) error {
 }
 
 // addWaysOut adds a pair for each namespace with interfaces on the node. The kernel takes packets from the pods by it,
-// although they are routed to the management port: so the link is loose, and needs an address.
+// although they are routed to the management port: so the link has filter 2, which needs an address.
 func (w *wanted) addWaysOut(p *uplink.Place, interfaces map[string]*uplink.Record) error {
 	mac, err := net.ParseMAC(p.WayOut.MAC)
 	if err != nil || len(mac) != 6 {
@@ -166,7 +174,7 @@ func (w *wanted) addWaysOut(p *uplink.Place, interfaces map[string]*uplink.Recor
 		if !namespaces[r.Namespace] {
 			namespaces[r.Namespace] = true
 			w.pairs = append(w.pairs, pair{
-				link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: mac, addresses: []netip.Addr{p.Address}, loose: true,
+				link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: mac, addresses: []netip.Addr{p.Address}, filter: "2",
 			})
 		}
 	}
@@ -208,60 +216,6 @@ func (w *wanted) addFamily(p *uplink.Place, to *pair, at uplink.PlaceAddresses, 
 	}
 	*w.family(at.Address) = f
 	return nil
-}
-
-// addNamespaces adds a pair for each namespace with interfaces on the node, and the routes to
-// their addresses of the families of the node's addresses. If several interfaces have one
-// address, the interface that is routed now keeps the route.
-func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) {
-	owners := map[netip.Addr]*uplink.Record{} // of the routes
-	sorted := slices.SortedFunc(maps.Values(interfaces), func(a, b *uplink.Record) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	for _, r := range sorted {
-		for _, a := range r.Addresses {
-			if !w.family(a.IP).source.IsValid() || !slices.ContainsFunc(p.Pods, func(n netip.Prefix) bool { return n.Contains(a.IP) }) {
-				continue
-			}
-			if owners[a.IP] == nil || linkOf(r.Namespace) == routed[a.IP] {
-				owners[a.IP] = r
-			}
-		}
-	}
-	pairs := map[string]pair{}
-	for _, r := range sorted {
-		to := pairs[r.Namespace]
-		if to.link == "" {
-			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac, ipv6: p.Address.Is6()}
-		}
-		w.allowIPv6(&to, r)
-		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return w.family(a.IP).source.IsValid() }) {
-			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
-		}
-		for _, a := range r.Addresses {
-			switch owner := owners[a.IP]; {
-			case owner == r:
-				to.routes = append(to.routes, route{to: single(a.IP)})
-			case owner != nil:
-				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: pod %s/%s of this node has the same address %s",
-					r.Namespace, r.Pod, owner.Namespace, owner.Pod, a.IP))
-			case w.family(a.IP).source.IsValid():
-				w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: its address %s is in no pool; if pods may have it, name its range with --pod-network",
-					r.Namespace, r.Pod, a.IP))
-			}
-		}
-		pairs[r.Namespace] = to
-	}
-	w.pairs = slices.SortedFunc(maps.Values(pairs), func(a, b pair) int { return cmp.Compare(a.link, b.link) })
-}
-
-// allowIPv6 gives the node's own end of a pair IPv6 if an interface behind it has an IPv6 address. A node with an internal
-// IPv6 address has it anyway.
-func (w *wanted) allowIPv6(to *pair, r *uplink.Record) {
-	has := slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return a.IP.Is6() })
-	if has && w.ipv6.source.IsValid() && !to.ipv6 {
-		to.ipv6, to.addresses = true, []netip.Addr{w.ipv6.source}
-	}
 }
 
 var nameHash = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)

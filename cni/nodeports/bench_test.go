@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // BenchmarkChangedPort is the change of one of many ports: one of its endpoints is replaced, or it comes and goes. A local one
@@ -24,7 +25,7 @@ func BenchmarkChangedPort(b *testing.B) {
 	}
 	for name, of := range map[string]func(number uint16, to []netip.AddrPort) []nodeports.Port{"cluster": clusterOf, "local": localOf} {
 		for _, n := range []int{50, 5000} {
-			table := nodeports.New(nodeports.Config{Netns: namespace(b), Link: "coe0"})
+			table := nodeports.New(nodeports.Config{Netns: namespace.New(b), Link: "coe0"})
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -88,7 +89,7 @@ func localOf(number uint16, to []netip.AddrPort) (all []nodeports.Port) {
 // BenchmarkRead is a table that is read because others have changed nftables, and one that is created, with one port, and with as many
 // ports with affinity as a namespace can have.
 func BenchmarkRead(b *testing.B) {
-	ns := namespace(b)
+	ns := namespace.New(b)
 	var many []nodeports.Port
 	for i := range coe.MaxAffinityRules / (2*coe.MaxExposedEndpoints + 1) {
 		p := cluster("tcp", uint16(30000+i))
@@ -122,7 +123,7 @@ func BenchmarkRead(b *testing.B) {
 // BenchmarkForget is a changed endpoint of a UDP port, on a node with many connections of others.
 func BenchmarkForget(b *testing.B) {
 	for _, n := range []int{0, 100_000} {
-		ns := namespace(b)
+		ns := namespace.New(b)
 		h, err := netlink.NewHandleAt(ns, unix.NETLINK_NETFILTER)
 		require.NoError(b, err)
 		for i := range n {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os/exec"
-	"runtime"
 	"slices"
 	"testing"
 
@@ -14,24 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // tracked is a network namespace with connections of UDP to some ports of the loopback address. Those to port 7002 are in a
 // zone.
 func tracked(t *testing.T, ports ...string) netns.NsHandle {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("needs root; make test runs it")
-	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	home, err := netns.Get()
-	require.NoError(t, err)
-	ns, err := netns.New()
-	require.NoError(t, err)
-	require.NoError(t, netns.Set(home))
-	require.NoError(t, home.Close())
-	t.Cleanup(func() { require.NoError(t, ns.Close()) })
+	ns := namespace.New(t)
 	require.NoError(t, links.Inside(ns, func() error {
 		return exec.CommandContext(t.Context(), "sh", "-ec", "ip link set lo up; nft add table ip z; "+
 			"nft add chain ip z c '{ type filter hook output priority raw; }'; nft add rule ip z c udp dport 7002 ct zone set 5; "+

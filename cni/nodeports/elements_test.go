@@ -118,7 +118,7 @@ func TestChanges(t *testing.T) {
 func TestForgetAgain(t *testing.T) {
 	both := New(Config{Netns: netns.NsHandle(1 << 20)}) // there is no such namespace
 	table, every := both.tables[0], netip.IPv4Unspecified()
-	table.move(Addresses{Edge: netip.MustParseAddr("100.96.0.254")}, nil, false, false)
+	table.move(Addresses{Edge: netip.MustParseAddr("100.96.0.254")}, Place{})
 	table.unforgotten = map[portKey]bool{}
 	port := func(number uint16) Port {
 		return Port{Address: every, Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}

@@ -92,6 +92,9 @@ type Place struct {
 	// Balances is set if the pod network does not balance. Then all clients are led to endpoints, also programs of the node,
 	// and pods that ask a cluster address.
 	Balances bool
+	// Isolated is set if namespaces are isolated: packets of pods come in, and leave to endpoints, by Config.EgressLinks. Then the
+	// node leads nobody else, and Balances is set.
+	Isolated bool
 }
 
 // Addresses are what a node needs to know of the pod network in one family.
@@ -276,7 +279,7 @@ func (t *Table) Sync(place Place, at Hosts, nodes []netip.Addr) (changed bool, e
 			one.putHosts(at.Ports)
 		}
 		one.putNodes(nodes)
-		one.move(addresses, place.Inside, place.HostPorts, place.Balances)
+		one.move(addresses, place)
 	}
 	changed, err = t.sync(at.Unknown)
 	for _, one := range t.tables {

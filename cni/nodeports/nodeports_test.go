@@ -22,6 +22,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // The addresses of a world.
@@ -170,7 +171,7 @@ func newWorldOf(t *testing.T, six bool) *world {
 	if testing.Short() {
 		t.Skip("needs root; make test runs it")
 	}
-	w := &world{T: t, six: six, outside: namespace(t), node: namespace(t), pods: namespace(t)}
+	w := &world{T: t, six: six, outside: namespace.New(t), node: namespace.New(t), pods: namespace.New(t)}
 	for _, ns := range []netns.NsHandle{w.outside, w.node, w.pods} {
 		w.run(ns, "ip link set lo up")
 	}
@@ -187,20 +188,6 @@ func newWorldOf(t *testing.T, six bool) *world {
 	}
 	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
 	return w
-}
-
-// namespace creates a network namespace, which ends with the test.
-func namespace(t testing.TB) (ns netns.NsHandle) {
-	t.Helper()
-	home, err := netns.Get()
-	require.NoError(t, err)
-	defer func() { require.NoError(t, home.Close()) }()
-	require.NoError(t, links.Inside(home, func() (err error) {
-		ns, err = netns.New()
-		return err
-	}))
-	t.Cleanup(func() { require.NoError(t, ns.Close()) })
-	return ns
 }
 
 // join connects two namespaces.

@@ -109,6 +109,9 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // node.
 func (t *table) chains() []chain {
 	f := t.family
+	if t.isolated {
+		return t.isolatedChains()
+	}
 	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.at.Network))
 	all := []chain{
 		{
@@ -149,6 +152,26 @@ func (t *table) chains() []chain {
 		all = t.withHostPorts(all)
 	}
 	all = append(all, f.balancing()...)
+	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// isolatedChains returns the chains for isolated namespaces: those that lead pods to endpoints in their own namespace. No chain
+// refuses clients: the caller must refuse what is still for a cluster address, because it knows whose addresses are routed where.
+func (t *table) isolatedChains() []chain {
+	f, links := t.family, t.egressLinks()
+	all := []chain{
+		{
+			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
+			[]rule{{"from pods to services", slices.Concat(from(links), f.toExternal(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress}})}},
+		},
+		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), []rule{{
+			"from pods to an endpoint in their namespace with the address " + t.at.Edge.String(), slices.Concat(by(links), from(links), translated(), f.snat(t.at.Edge)),
+		}}},
+		{f.chain(onAddress), f.leadAlways(f.asked())},
+	}
+	unhooked := slices.DeleteFunc(f.refusing(), func(c chain) bool { return c.Hooknum != nil })
+	all = slices.Concat(all, unhooked, f.balancing())
 	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -15,10 +15,10 @@ import (
 type table struct {
 	cfg    Config
 	family *family
-	// at and inside are where the node is. hostPorts and balances are as in the Place.
-	at                  Addresses
-	inside              []netip.Prefix
-	hostPorts, balances bool
+	// at and inside are where the node is. hostPorts, balances and isolated are as in the Place.
+	at                            Addresses
+	inside                        []netip.Prefix
+	hostPorts, balances, isolated bool
 	// want is the wanted content. invalidHosts has what it leaves out of host ports. external has the number of wanted ports
 	// of each external address, and count that of the groups of each set.
 	want         content
@@ -71,10 +71,11 @@ func (t *table) differs() bool {
 }
 
 // move sets where the node is. Other rules are wanted then, and the same sets.
-func (t *table) move(at Addresses, inside []netip.Prefix, hostPorts, balances bool) {
+func (t *table) move(at Addresses, to Place) {
 	same := at.Edge == t.at.Edge && at.Network == t.at.Network && slices.Equal(at.ByGateways, t.at.ByGateways) &&
-		hostPorts == t.hostPorts && balances == t.balances && at.Node == t.at.Node && at.Internal == t.at.Internal
-	t.at, t.inside, t.hostPorts, t.balances, t.ruled = at, inside, hostPorts, balances, t.ruled && same
+		to.HostPorts == t.hostPorts && to.Balances == t.balances && to.Isolated == t.isolated && at.Node == t.at.Node && at.Internal == t.at.Internal
+	t.at, t.inside, t.ruled = at, to.Inside, t.ruled && same
+	t.hostPorts, t.balances, t.isolated = to.HostPorts, to.Balances, to.Isolated
 }
 
 // putService sets the elements of a port of a service, and the element of its external address.

@@ -227,21 +227,30 @@ func (c *Conn) Flows(ctx context.Context, table byte, m Match) (all []Flow, err 
 const allTables = 0xff
 
 // Age returns for how long the switch has got no flow: the age of its youngest one. A flow that is written again as it is counts as new.
-// Flows with a timeout do not count, because the switch can learn them. Without flows the age is the longest duration.
+// It leaves out flows with a timeout, because the switch can learn them. Those of table 0 count only if there are no others: OpenDaylight
+// writes the flow of a tunnel again each time when the tunnel is up, and the flows of a port are also in other tables. Without flows the
+// age is the longest duration.
 func (c *Conn) Age(ctx context.Context) (time.Duration, error) {
-	age := time.Duration(math.MaxInt64)
+	age, ofPorts := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	err := c.eachFlow(ctx, allTables, Match{}, func(entry []byte) error {
-		const seconds, idle, hard, fixed = 4, 14, 16, 48
+		const table, seconds, idle, hard, fixed = 2, 4, 14, 16, 48
 		if len(entry) < fixed {
 			return errShort
 		}
 		if binary.BigEndian.Uint16(entry[idle:]) == 0 && binary.BigEndian.Uint16(entry[hard:]) == 0 {
-			age = min(age, time.Duration(binary.BigEndian.Uint32(entry[seconds:]))*time.Second)
+			youngest := &age
+			if entry[table] == 0 {
+				youngest = &ofPorts
+			}
+			*youngest = min(*youngest, time.Duration(binary.BigEndian.Uint32(entry[seconds:]))*time.Second)
 		}
 		return nil
 	})
 	if err != nil {
 		return 0, fmt.Errorf("read the flows at %s: %w", c.socket, err)
+	}
+	if age == math.MaxInt64 {
+		age = ofPorts
 	}
 	return age, nil
 }

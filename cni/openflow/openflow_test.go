@@ -119,7 +119,7 @@ func TestNoBridge(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestAge: the age counts from the last write of a flow, and flows with a timeout do not count.
+// TestAge: the age counts from the last write of a flow, and flows with a timeout do not count. Flows of table 0 count only alone.
 func TestAge(t *testing.T) {
 	b := newBridge(t)
 	age := func() time.Duration {
@@ -133,10 +133,13 @@ func TestAge(t *testing.T) {
 	b.change("del-flows", "table=0")
 	b.change("add-flow", "table=1,hard_timeout=300,actions=drop")
 	require.EqualValues(t, math.MaxInt64, age())
+	b.change("add-flow", "table=0,priority=5,in_port=1,actions=drop")
+	require.Less(t, age(), time.Hour, "the bridge has flows")
 	const flow = "table=2,priority=7,actions=drop"
 	b.change("add-flow", flow)
 	require.Eventually(t, func() bool { return age() >= 2*time.Second }, time.Minute, 100*time.Millisecond)
 	b.change("add-flow", "table=1,idle_timeout=300,priority=9,actions=drop")
+	b.change("add-flow", "table=0,priority=5,in_port=2,actions=drop")
 	require.GreaterOrEqual(t, age(), 2*time.Second)
 	begun := time.Now()
 	b.change("add-flow", flow)

@@ -82,6 +82,11 @@ func (n *node) controller() (target string, stop func()) {
 	path := filepath.Join(n.host.Dir, "br-int.controller") // the only socket that is allowed
 	l, err := net.Listen("unix", path)
 	require.NoError(n.t, err)
+	return "unix:" + path, serve(l, func(conn net.Conn) { openflow.Speak(conn) })
+}
+
+// serve serves each connection of a listener, until stop is called.
+func serve(l net.Listener, each func(net.Conn)) (stop func()) {
 	var (
 		running sync.WaitGroup
 		mu      sync.Mutex
@@ -96,10 +101,10 @@ func (n *node) controller() (target string, stop func()) {
 			mu.Lock()
 			conns = append(conns, conn)
 			mu.Unlock()
-			running.Go(func() { openflow.Speak(conn) })
+			running.Go(func() { each(conn) })
 		}
 	})
-	return "unix:" + path, func() {
+	return func() {
 		_ = l.Close()
 		mu.Lock()
 		for _, c := range conns {
@@ -108,6 +113,16 @@ func (n *node) controller() (target string, stop func()) {
 		mu.Unlock()
 		running.Wait()
 	}
+}
+
+// listen listens on the node.
+func (n *node) listen() (l net.Listener) {
+	n.t.Helper()
+	require.NoError(n.t, n.lab.In(n.host.Name, func() (err error) {
+		l, err = net.Listen("tcp", "127.0.0.1:0")
+		return err
+	}))
+	return l
 }
 
 // TestUseDatastore: after a change of the datastore a bridge is cleared once, while its controller

@@ -1,11 +1,13 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
@@ -16,6 +18,8 @@ const (
 	manageAgain = 2 * time.Second
 	// manageGather is how long changes are collected before the next check.
 	manageGather = 50 * time.Millisecond
+	// steadyLimit bounds the wait of the node's own ports until OpenDaylight has stopped to write flows: with many new pods it never does.
+	steadyLimit = 30 * time.Second
 )
 
 // Network returns the identity of the datastore that OpenDaylight programs the bridge from,
@@ -24,7 +28,7 @@ type Network func() (identity string, changed <-chan struct{})
 
 // KeepManaged keeps the management of the switch, also against changes by others, until ctx
 // is done. It logs when OpenDaylight starts and stops to program the switch. It clears the
-// bridge when OpenDaylight has a new datastore, and finds a master of the bridge. With OVN it runs once.
+// bridge when OpenDaylight has a new datastore, and finds a master of the bridge. PutNode waits for it. With OVN it runs once.
 func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network) {
 	rows, stop := s.rows.listen(root)
 	defer stop()
@@ -35,27 +39,21 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 	)
 	for ctx.Err() == nil {
 		identity, changed := network()
-		_, err := s.Manage(ctx, m)
+		err := s.manageOnce(ctx, m, identity, &wait, &search)
 		if err == nil && s.cfg.Controller == OVN {
 			return
 		}
-		if err == nil && len(m.Managers) > 0 {
-			err = s.useDatastore(ctx, m, identity, &wait)
-		}
 		again := time.NewTimer(manageAgain)
-		switch {
-		case err != nil:
-			search.due = time.Time{} // what happens meanwhile is not seen
-		case len(m.Managers) > 0:
-			err = s.findMaster(ctx, m, &search)
-		default:
-			again.Stop()
-		}
 		if failure.changed(err) && err != nil && ctx.Err() == nil {
 			s.logFailure(err)
 		}
-		if is := s.Managed(); standing.changed(is) {
+		is := s.Managed()
+		if standing.changed(is) {
 			s.logManaged(is)
+		}
+		s.steady.look(ctx, is, m, s.cfg.Timeout)
+		if err == nil && len(m.Managers) == 0 && (is != nil || s.steady.is.Load()) {
+			again.Stop()
 		}
 		select {
 		case <-rows:
@@ -66,6 +64,18 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 		again.Stop()
 		pause(ctx, manageGather)
 	}
+}
+
+// manageOnce makes the switch have its management, and the bridge the flows of the present datastore and a master.
+func (s *Switch) manageOnce(ctx context.Context, m Management, identity string, wait *settling, search *mastery) error {
+	_, err := s.Manage(ctx, m)
+	if err == nil && len(m.Managers) > 0 {
+		if err = s.useDatastore(ctx, m, identity, wait); err == nil {
+			return s.findMaster(ctx, m, search)
+		}
+	}
+	search.due = time.Time{} // what happens meanwhile is not seen
+	return err
 }
 
 func (s *Switch) logFailure(err error) {
@@ -82,6 +92,43 @@ func (s *Switch) logManaged(is error) {
 		return
 	}
 	s.log.Info("OpenDaylight programs the switch")
+}
+
+// steadiness reports whether OpenDaylight has programmed the bridge for long enough that a new port of the node gets all of its flows. When
+// a switch connects, OpenDaylight creates its tunnels. If a port comes at the same time, other switches can be without a flow to it for good.
+type steadiness struct {
+	is    atomic.Bool
+	since time.Time // when OpenDaylight began to program the bridge; zero if it does not
+}
+
+// look looks whether OpenDaylight, which programs the bridge unless managed is an error, has stopped to write flows. The questions to the
+// switch have a timeout.
+func (s *steadiness) look(ctx context.Context, managed error, m Management, timeout time.Duration) {
+	switch {
+	case managed != nil:
+		s.since = time.Time{}
+		s.is.Store(false)
+		return
+	case s.is.Load():
+		return
+	case s.since.IsZero():
+		s.since = time.Now()
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	quiet := (m.Settled == nil || m.Settled(ctx)) && (m.Empty == nil || !m.Empty(ctx))
+	s.is.Store(quiet || time.Since(s.since) > steadyLimit)
+}
+
+// errUnsteady is why a port of the node is not added yet.
+var errUnsteady = errors.New("OpenDaylight has just begun to program the switch and still writes flows")
+
+// awaitsFlows fails if a new port of the node must wait for OpenDaylight.
+func (s *Switch) awaitsFlows() error {
+	if s.cfg.Controller == OVN || s.steady.is.Load() {
+		return nil
+	}
+	return cmp.Or(s.Managed(), errUnsteady)
 }
 
 // transition detects changes of an error.

@@ -28,37 +28,15 @@ type member struct {
 // member starts a member on the node.
 func (n *node) member() *member {
 	n.t.Helper()
-	var l net.Listener
-	require.NoError(n.t, n.lab.In(n.host.Name, func() (err error) {
-		l, err = net.Listen("tcp", "127.0.0.1:0")
-		return err
-	}))
+	l := n.listen()
 	m := &member{target: "tcp:" + l.Addr().String(), lost: make(chan struct{}, 10)}
-	var running sync.WaitGroup
-	running.Go(func() {
-		for {
-			conn, err := l.Accept()
-			if err != nil {
-				return
-			}
-			m.mu.Lock()
-			m.conns = append(m.conns, conn)
-			m.mu.Unlock()
-			running.Go(func() {
-				openflow.Speak(conn)
-				m.lost <- struct{}{}
-			})
-		}
-	})
-	n.t.Cleanup(func() {
-		_ = l.Close()
+	n.t.Cleanup(serve(l, func(conn net.Conn) {
 		m.mu.Lock()
-		for _, c := range m.conns {
-			_ = c.Close()
-		}
+		m.conns = append(m.conns, conn)
 		m.mu.Unlock()
-		running.Wait()
-	})
+		openflow.Speak(conn)
+		m.lost <- struct{}{}
+	}))
 	return m
 }
 

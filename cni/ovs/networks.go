@@ -12,6 +12,33 @@ import (
 // ListenSettings returns a channel that receives after changes of Settings. The caller must call stop.
 func (s *Switch) ListenSettings() (changed <-chan struct{}, stop func()) { return s.rows.listen(root) }
 
+// keyChassis is a key of other_config in the table Open_vSwitch, before the name that ovn-controller has for the node. OVN 23.03 and later
+// record it when they start, and delete it when they are stopped in order. The value tells tunnels of several names apart.
+const keyChassis = "ovn-chassis-idx-"
+
+// RecordedChassis returns the names that ovn-controller has recorded for the node. There are several if it was killed and started
+// with another name. The last one that was new is at the end, unless a name was removed since: ovn-controller takes the first free value.
+func (s *Switch) RecordedChassis(ctx context.Context) ([]string, error) {
+	one, err := s.session(ctx)
+	if err != nil {
+		return nil, err
+	}
+	row, err := one.root()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for key := range row.OtherConfig {
+		if name, is := strings.CutPrefix(key, keyChassis); is {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		return strings.Compare(row.OtherConfig[keyChassis+a], row.OtherConfig[keyChassis+b])
+	})
+	return names, nil
+}
+
 // keyMappings has the bridges of OVN's networks: network:bridge, comma-separated.
 const keyMappings = "ovn-bridge-mappings"
 

@@ -37,7 +37,8 @@ func (s *Switch) NodePorts(ctx context.Context) (names []string, err error) {
 func isNode(row *vswitch.Interface) bool { return row.ExternalIDs[keyNode] != "" }
 
 // PutNode makes the switch have a port of the node itself as described, and reports whether it
-// changed anything.
+// changed anything. With OpenDaylight it adds a port only once KeepManaged has seen that OpenDaylight programs the bridge
+// and has stopped to write flows.
 func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -52,7 +53,11 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 		return false, fmt.Errorf("add port %s: the switch has a port of that name that was not created by coe-bridge; remove or rename it", p.Name)
 	case row.ExternalIDs[keyInterface] == p.Interface && row.ExternalIDs[keyMAC] == p.MAC:
 		return false, nil
-	default:
+	}
+	if err := s.awaitsFlows(); err != nil {
+		return false, fmt.Errorf("add port %s: %w", p.Name, err)
+	}
+	if row != nil {
 		if err := s.DeleteNode(ctx, p.Name); err != nil {
 			return false, err
 		}

@@ -70,6 +70,8 @@ type Switch struct {
 	changed chan struct{} // closed and replaced when current changes
 	failure error         // the reason if current is nil
 	rows    notifier
+
+	steady steadiness
 }
 
 // New returns a Switch.

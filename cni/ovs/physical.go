@@ -67,3 +67,11 @@ func (s *Switch) MapPhysical(ctx context.Context, p Physical) error {
 	}
 	return nil
 }
+
+// PhysicalConnected reports whether OVN has connected an elan-instance to the bridge of a physical network. ovn-controller does so on the
+// node of the elan-instance alone.
+func (s *Switch) PhysicalConnected(ctx context.Context, bridge, elan string) (bool, error) {
+	bridges, err := s.Bridges(ctx)
+	patch := "patch-" + elan + "/localnet-to-"
+	return slices.ContainsFunc(bridges[bridge].Ports, func(port string) bool { return strings.HasPrefix(port, patch) }), err
+}

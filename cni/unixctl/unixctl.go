@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 // Ask sends a command to a daemon, and returns the answer.
@@ -65,6 +66,24 @@ func Dial(ctx context.Context, runDir, daemon string) (*Conn, error) {
 		errs = append(errs, err)
 	}
 	return nil, errors.Join(errs...)
+}
+
+// PID returns the process of the daemon; 0 if it is not visible from here.
+func (c *Conn) PID() (pid int) {
+	conn, is := c.conn.(syscall.Conn)
+	if !is {
+		return 0
+	}
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return 0
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED); err == nil {
+			pid = int(peer.Pid)
+		}
+	})
+	return pid
 }
 
 // Close closes the connection.

@@ -69,7 +69,8 @@ type Place struct {
 	// namespaces are isolated, only its Address is set, which the node has on the links of its ports.
 	IPv6 PlaceAddresses `json:"ipv6,omitzero"`
 	// WayOut are the ports of the node in each namespace that has interfaces on it, beside the management port. Pods send
-	// to services, and to what is outside the network, by them, and the node leads to services. Nil: the network does both.
+	// to services, and to what is outside the network, by them, and the node leads to services. Nil: the network does both. If
+	// namespaces are isolated, pods send by them to services only, and Edge and Gateway are of the ports.
 	WayOut   *WayOut        `json:"way-out,omitempty"`
 	Pods     []netip.Prefix `json:"pod-network,omitempty"`
 	Services []netip.Prefix `json:"service-network,omitempty"`

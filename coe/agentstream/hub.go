@@ -11,7 +11,6 @@ package agentstream
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,6 +20,9 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
@@ -39,7 +41,7 @@ const (
 
 // format is the form of the contents on nodes' streams. Increase it with every change of what a record becomes
 // there: replicas of two versions then never continue each other's streams, so no agent keeps a content of the other.
-const format = "18"
+const format = "19"
 
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
 // all of it. Its value is the identity of the datastore: a backup that is restored with a new
@@ -213,7 +215,7 @@ func (h *Hub) record(before map[string]iface, name string, value []byte) {
 	}
 	if name == networkRecord {
 		h.network = network{content: value}
-		if value != nil && !json.Valid(value) {
+		if value != nil && !jsontext.Value(value).IsValid() {
 			h.network.content = nil // the leader will write it again
 			h.cfg.Log.Error("cannot read the record of the network; nodes do not get it", "record", name)
 		}

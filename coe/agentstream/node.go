@@ -164,14 +164,23 @@ type placeIPv6 struct {
 	Edge    netip.Addr `json:"edge-address,omitzero"`
 }
 
+// isolatedPlace returns the place of a node in isolated namespaces.
+func isolatedPlace(f coe.NodeFact, n coe.Networks, mtu uint16) place {
+	p := place{
+		Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
+		Address: f.Node, IPv6: placeIPv6{Address: nodenet.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
+	}
+	if edge := n.IsolatedEdge(&f); edge.IsValid() {
+		p.Edge, p.Gateway, p.Services, p.WayOut = edge, n.Nodes.Gateway(), n.Services, &wayOut{p.Name, p.MAC}
+	}
+	return p
+}
+
 // placeOf returns the place of a node. last is the highest number of a node. ok is false if it has no number of
 // the range.
 func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, ok bool) {
 	if n.Isolated {
-		return place{
-			Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
-			Address: f.Node, IPv6: placeIPv6{Address: nodenet.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
-		}, true
+		return isolatedPlace(f, n, mtu), true
 	}
 	var ipv6 placeIPv6
 	if six := n.NodesIPv6; six.Has(f.Number) {

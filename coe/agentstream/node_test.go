@@ -168,6 +168,18 @@ func TestNodesInIsolatedNamespaces(t *testing.T) {
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	judge(t, "node-changed", []byte(place))
 
-	h.Apply(Batch{Revision: 2, Put: map[string][]byte{"chosen/networks/": []byte(networks)}})
+	h.Apply(Batch{Revision: 2, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":3,"owner":"one"}`),
+		"chosen/networks/":     []byte(`{"nodes":"100.96.0.0/16","isolated":true,"nodes-balance":true,"services":["10.96.0.0/12"]}`),
+	}})
+	place = `{"operation":"put","node":"192.168.33.11","isolated":true,"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b",` +
+		`"address":"192.168.33.11","gateway":"100.96.0.1","edge-address":"100.96.0.6","ipv6":{"address":"fd63:6f65:6272::c0a8:210b"},` +
+		`"way-out":{"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b"},"service-network":["10.96.0.0/12"]}`
+	require.Equal(t, []string{"coe-agent:node-changed" + place}, one(), "it leads its pods to services")
+	judge(t, "node-changed", []byte(place))
+
+	h.Apply(Batch{Revision: 3, Put: map[string][]byte{
+		"chosen/node/" + node1: []byte(`{"node":"` + node1 + `","number":0,"owner":"one"}`), "chosen/networks/": []byte(networks),
+	}})
 	require.Contains(t, one()[0], `"operation":"deleted"`, "without a number it has no management port")
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -15,7 +16,7 @@ import (
 type chosen struct {
 	addresses []coe.LeasedAddress
 	newBlocks []dhcppool.Block
-	formers   []*former
+	formers   []*journal.Former
 }
 
 func (c *chosen) add(e *elan, addr netip.Addr, b dhcppool.Block) {
@@ -49,12 +50,12 @@ func (c *claim) chooseAddresses() *coe.Refusal {
 
 // addPoolAddresses chooses one address for each family that the network's pools have.
 func (c *claim) addPoolAddresses(network string) *coe.Refusal {
-	owner := leaseRecord(c.key)
+	owner := journal.LeaseRecord(c.key)
 	for _, v6 := range []bool{false, true} {
 		if !c.alloc.Serves(network, v6) {
 			continue
 		}
-		if f := c.space.former(c.key, func(f *former) bool { return f.Node == c.elan.node && f.Address.Address.Is6() == v6 }); f != nil {
+		if f := c.space.former(c.key, func(f *journal.Former) bool { return f.Node == c.elan.node && f.Address.Address.Is6() == v6 }); f != nil {
 			c.alloc.Pass(c.space.domain, f.Address.Address, owner)
 			c.addresses = append(c.addresses, f.Address)
 			c.formers = append(c.formers, f)
@@ -76,13 +77,13 @@ func (c *claim) undo() {
 		c.alloc.Release(c.space.domain, a.Address)
 	}
 	for _, f := range c.formers {
-		c.giveBack(formerRecord(f), f.Namespace, f.Node, f.Address)
+		c.giveBack(journal.FormerRecord(f), f.Namespace, f.Node, f.Address)
 	}
 	if c.old == nil {
 		return
 	}
 	for _, a := range c.old.Addresses {
-		c.giveBack(leaseRecord(c.old.Key()), c.old.Namespace, c.old.Node, a)
+		c.giveBack(journal.LeaseRecord(c.old.Key()), c.old.Namespace, c.old.Node, a)
 	}
 }
 
@@ -101,7 +102,7 @@ func (r *round) giveBack(record, namespace string, node netip.Addr, x coe.Leased
 }
 
 // former returns a resting address of an interface.
-func (ns *namespace) former(key coe.LeaseKey, match func(*former) bool) *former {
+func (ns *namespace) former(key coe.LeaseKey, match func(*journal.Former) bool) *journal.Former {
 	for _, f := range ns.formers[key] {
 		if match(f) {
 			return f
@@ -119,11 +120,11 @@ func (c *claim) addRequested(network string, addr netip.Addr) *coe.Refusal {
 	if refusal := c.permit(network, addr); refusal != nil {
 		return refusal
 	}
-	if f := c.space.former(c.key, func(f *former) bool { return f.Address.Address == addr }); f != nil {
-		c.alloc.Pass(c.space.domain, addr, leaseRecord(c.key))
+	if f := c.space.former(c.key, func(f *journal.Former) bool { return f.Address.Address == addr }); f != nil {
+		c.alloc.Pass(c.space.domain, addr, journal.LeaseRecord(c.key))
 		c.formers = append(c.formers, f)
 	}
-	request := dhcppool.Claim{ELAN: c.elan.ELAN, Holder: c.blockHolder(c.elan, network, addr), Network: network, Address: addr, Owner: leaseRecord(c.key)}
+	request := dhcppool.Claim{ELAN: c.elan.ELAN, Holder: c.blockHolder(c.elan, network, addr), Network: network, Address: addr, Owner: journal.LeaseRecord(c.key)}
 	if n := c.space.view.Nodes[c.pod.HostIP]; n != nil {
 		request.NodeNet = n.PodCIDR(addr)
 	}
@@ -147,21 +148,21 @@ func (c *claim) refuseAddress(err error) *coe.Refusal {
 // holder describes who holds an address.
 func (r *round) holder(owner string) string {
 	switch {
-	case isLeaseRecord(owner):
-		l := r.leases[leaseOf(owner)]
+	case journal.IsLease(owner):
+		l := r.leases[journal.LeaseOf(owner)]
 		if l == nil {
-			return "is requested by another interface, of pod " + leaseOf(owner).PodUID
+			return "is requested by another interface, of pod " + journal.LeaseOf(owner).PodUID
 		}
 		if l.Released != 0 {
 			return fmt.Sprintf("rests until %s after its use by pod %s/%s (%s)", r.rests.until(owner), l.Namespace, l.Pod, l.PodUID)
 		}
 		return fmt.Sprintf("is the address of pod %s/%s (%s); send another ip-address, or delete that pod", l.Namespace, l.Pod, l.PodUID)
-	case isServiceRecord(owner):
-		return "is the address of service " + strings.TrimPrefix(owner, serviceKind)
-	case strings.HasPrefix(owner, nodeKind):
-		return "is the address of node " + strings.TrimPrefix(owner, nodeKind)
-	case strings.HasPrefix(owner, formerKind):
-		uid, _, _ := strings.Cut(strings.TrimPrefix(owner, formerKind), "/")
+	case strings.HasPrefix(owner, journal.ServiceKind):
+		return "is the address of service " + strings.TrimPrefix(owner, journal.ServiceKind)
+	case strings.HasPrefix(owner, journal.NodeKind):
+		return "is the address of node " + strings.TrimPrefix(owner, journal.NodeKind)
+	case strings.HasPrefix(owner, journal.FormerKind):
+		uid, _, _ := strings.Cut(strings.TrimPrefix(owner, journal.FormerKind), "/")
 		return "rests for a while after its use by pod " + uid
 	}
 	return "is the cluster address of a service"

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -195,13 +196,13 @@ func (r *round) putInstances(e *elan) {
 		rd, _ := r.rds.Get(vpn)
 		fact := &coe.VPNFact{Name: vpn, Namespace: name, RD: rd}
 		r.vpns[name], r.vpnOwners[vpn] = fact, name
-		r.write.put(rankInstance, vpnRecord(vpn), fact, func(tx *coe.Tx) { tx.PutVPN(fact) })
+		r.write.Put(journal.RankInstance, journal.VPNRecord(vpn), fact, func(tx *coe.Tx) { tx.PutVPN(fact) })
 	}
 }
 
 func (r *round) putELAN(e elanFact) {
 	r.elans[e.Name] = e
-	r.write.put(rankInstance, elanRecord(e.Name), e.ELANFact, func(tx *coe.Tx) { tx.PutELAN(e.namespace, e.ELANFact) })
+	r.write.Put(journal.RankInstance, journal.ELANRecord(e.Name), e.ELANFact, func(tx *coe.Tx) { tx.PutELAN(e.namespace, e.ELANFact) })
 }
 
 // noteNetworkType records the network-type of an interface in an elan-instance.
@@ -239,18 +240,18 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		if successor.Has([]netip.Addr{a.Address}) && domain == r.cfg.domain(successor.Namespace) {
 			continue
 		}
-		f := &former{
+		f := &journal.Former{
 			PodUID: old.PodUID, InterfaceUID: old.InterfaceUID,
 			Namespace: old.Namespace, Node: old.Node, Address: a, Released: old.Released,
 		}
 		if f.Released == 0 {
 			f.Released = r.stamp()
 		}
-		if r.rests.note(formerRecord(f), f.Released); old.Released != 0 {
-			r.rests.byRecord[formerRecord(f)] = r.rests.byRecord[leaseRecord(old.Key())]
+		if r.rests.note(journal.FormerRecord(f), f.Released); old.Released != 0 {
+			r.rests.byRecord[journal.FormerRecord(f)] = r.rests.byRecord[journal.LeaseRecord(old.Key())]
 		}
-		r.alloc.Pass(domain, a.Address, formerRecord(f))
+		r.alloc.Pass(domain, a.Address, journal.FormerRecord(f))
 		r.addFormer(f)
-		r.write.put(rankFormer, formerRecord(f), f, func(tx *coe.Tx) { tx.PutFormer(f.name(), f.Node) })
+		r.write.Put(journal.RankFormer, journal.FormerRecord(f), f, func(tx *coe.Tx) { tx.PutFormer(f.Name(), f.Node) })
 	}
 }

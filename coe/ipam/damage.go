@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -25,55 +26,20 @@ import (
 //
 // Nothing is chosen until the backend has listed the addresses in use.
 
-// damage has the flaws of damaged records, by key.
-type damage map[string]flaw
-
-// flaw is the reason why a record is damaged.
-type flaw struct {
-	why string
-	// unknownKind is set for a record that this release must not replace or delete.
-	unknownKind bool
-}
-
 var errMissing = errors.New("it is missing, and other records need it")
-
-// note adds a record, unless it is already known to be damaged.
-func (d damage) note(record string, err error) {
-	if _, known := d[record]; !known {
-		d[record] = flaw{err.Error(), errors.Is(err, errUnknownKind)}
-	}
-}
-
-// problems lists the damage, sorted.
-func (d damage) problems() []coe.Problem {
-	var all []coe.Problem
-	for _, record := range slices.Sorted(maps.Keys(d)) {
-		all = append(all, RecordProblem(record, d[record].why))
-	}
-	return all
-}
-
-// RecordProblem returns the problem of a damaged record.
-func RecordProblem(record, why string) coe.Problem {
-	message := "the record in the datastore is set aside: " + why
-	if why == errUnknownKind.Error() {
-		message += "; a later release may have written it; delete it if none did"
-	}
-	return coe.Problem{Kind: "record", UID: record, Name: record, Reason: coe.RecordDamaged, Message: message}
-}
 
 // maxLogged is the largest number of bytes of a damaged record that are logged.
 const maxLogged = 2048
 
 // reportDamage logs the damaged records that before does not have, with the beginning of
 // their content.
-func (a *Assigner) reportDamage(before damage, records map[string][]byte) {
+func (a *Assigner) reportDamage(before journal.Damage, records map[string][]byte) {
 	for _, record := range slices.Sorted(maps.Keys(a.damaged)) {
 		if _, known := before[record]; known {
 			continue
 		}
 		value := records[record]
-		a.log.Error("damaged record of the journal is set aside", "record", record, "why", a.damaged[record].why,
+		a.log.Error("damaged record of the journal is set aside", "record", record, "why", a.damaged[record].Why,
 			"value", string(value[:min(len(value), maxLogged)]))
 	}
 }
@@ -83,14 +49,14 @@ type addressWithoutBlock struct {
 	record  string
 	elan    *elan
 	address coe.LeasedAddress
-	former  *former // nil for a lease
+	former  *journal.Former // nil for a lease
 }
 
 // conflict explains why a record cannot have an address.
 func (a *Assigner) conflict(namespace string, err error) error {
 	var taken *dhcppool.TakenError
-	if errors.As(err, &taken) && isLeaseRecord(taken.Owner) && !a.cfg.Isolated {
-		if l := a.leases[leaseOf(taken.Owner)]; l != nil && l.Namespace != namespace {
+	if errors.As(err, &taken) && journal.IsLease(taken.Owner) && !a.cfg.Isolated {
+		if l := a.leases[journal.LeaseOf(taken.Owner)]; l != nil && l.Namespace != namespace {
 			return fmt.Errorf("%w: if each namespace had its own addresses before (isolation \"namespace\"), go back to that isolation, "+
 				"delete the pods of one of the two namespaces, and change it when their addresses have rested", err)
 		}
@@ -100,7 +66,7 @@ func (a *Assigner) conflict(namespace string, err error) error {
 
 // hold holds an address for a record while the journal is loaded. If its block has no
 // record, the address is held without a block.
-func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) error {
+func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *journal.Former) error {
 	if _, found := a.blocks[blockKey{e.Name, x.Network}]; found {
 		return a.alloc.RestoreAddress(a.behind(record, e, x))
 	}
@@ -108,7 +74,7 @@ func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) 
 		return err
 	}
 	a.withoutBlock = append(a.withoutBlock, addressWithoutBlock{record, e, x, f})
-	a.damaged.note(blockRecord(blockKey{e.Name, x.Network}), errMissing)
+	a.damaged.Note(journal.BlockRecord(e.Name, x.Network), errMissing)
 	return nil
 }
 
@@ -116,8 +82,8 @@ func (a *Assigner) hold(record string, e *elan, x coe.LeasedAddress, f *former) 
 // lease keeps its other addresses and becomes contested.
 func (a *Assigner) setAside(l *coe.Lease, err error) {
 	a.drop(l)
-	a.damaged.note(leaseRecord(l.Key()), err)
-	a.withoutBlock = slices.DeleteFunc(a.withoutBlock, func(x addressWithoutBlock) bool { return x.record == leaseRecord(l.Key()) })
+	a.damaged.Note(journal.LeaseRecord(l.Key()), err)
+	a.withoutBlock = slices.DeleteFunc(a.withoutBlock, func(x addressWithoutBlock) bool { return x.record == journal.LeaseRecord(l.Key()) })
 	if l.Released == 0 {
 		a.contested[l.Key()] = l
 		a.use(a.elanOf(a.namespace(l.Namespace), l.Node), l.Addresses...)
@@ -129,7 +95,7 @@ func (a *Assigner) setAside(l *coe.Lease, err error) {
 // releaseAddresses releases the addresses that the record of a lease holds.
 func (a *Assigner) releaseAddresses(l *coe.Lease) {
 	for _, x := range l.Addresses {
-		if domain := a.cfg.domain(l.Namespace); a.alloc.Owner(domain, x.Address) == leaseRecord(l.Key()) {
+		if domain := a.cfg.domain(l.Namespace); a.alloc.Owner(domain, x.Address) == journal.LeaseRecord(l.Key()) {
 			a.alloc.Release(domain, x.Address)
 		}
 	}
@@ -163,7 +129,7 @@ func (a adoption) moveToBlock(h addressWithoutBlock) {
 		a.deleteFormer(h.former)
 		return
 	}
-	l := *a.leases[leaseOf(h.record)]
+	l := *a.leases[journal.LeaseOf(h.record)]
 	a.alloc.Hold(h.elan.Domain, h.address.Address, h.record)
 	b, found := a.adoptedBlock(h.elan, &InUse{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
 	if !found {
@@ -216,7 +182,7 @@ func (r *round) settleDamage() {
 		}
 	}
 	for record, f := range r.damaged {
-		if !f.unknownKind && (!isLeaseRecord(record) || r.contested[leaseOf(record)] == nil) {
+		if !f.UnknownKind && (!journal.IsLease(record) || r.contested[journal.LeaseOf(record)] == nil) {
 			r.orphans = append(r.orphans, record)
 		}
 	}
@@ -247,8 +213,8 @@ func (r *round) dropContested(key coe.LeaseKey) {
 // clearDamage forgets the damage of the records that were just written or deleted, and
 // reports whether there were any.
 func (r *round) clearDamage() (changed bool) {
-	for record := range r.write.changes {
-		if _, was := r.damaged[record]; was {
+	for record := range r.damaged {
+		if r.write.Has(record) {
 			delete(r.damaged, record)
 			r.clusterChanged, changed = true, true
 			r.log.Info("damaged record of the journal is replaced or deleted", "record", record)

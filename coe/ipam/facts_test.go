@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -43,13 +43,13 @@ func FuzzFacts(f *testing.F) {
 type follower struct {
 	*world
 	store    *coe.Store
-	facts    *ipam.Facts
+	facts    *journal.Facts
 	followed map[string][]byte
 }
 
 func newFollower(w *world) *follower {
 	store := coe.NewStore(nil, coe.RESTCONF)
-	return &follower{world: w, store: store, facts: ipam.NewFacts(store)}
+	return &follower{world: w, store: store, facts: journal.NewFacts(store)}
 }
 
 // follow reads the changes since the last call, or a snapshot of all records.
@@ -134,7 +134,7 @@ func TestDeposedAssigner(t *testing.T) {
 	w.sync()
 	require.Empty(t, w.journal.records)
 
-	o := &follower{world: w, store: deposed, facts: ipam.NewFacts(deposed)}
+	o := &follower{world: w, store: deposed, facts: journal.NewFacts(deposed)}
 	o.follow(true)
 	o.requireFacts()
 	v := deposed.View("default")

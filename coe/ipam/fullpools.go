@@ -75,7 +75,7 @@ func (r *round) fuller(pools []dhcppool.Pool, part float64) bool {
 		if may, whole := t.Holders(p.Network); whole {
 			fit += float64(p.Size())
 		} else {
-			fit += p.Fits(max(may, have) + 1)
+			fit += p.Fits(max(may, have)+1, true)
 		}
 	}
 	return float64(held) > fit*part

@@ -43,7 +43,7 @@ func TestNearlyFull(t *testing.T) {
 	require.Equal(t, []string{"10.0.0.9:whole"}, reasons(), "another pool of the network")
 }
 
-// TestNearlyFullCountsFreeAddresses: blocks double, so at half use one node has the whole pool in blocks, and most of its last
+// TestNearlyFullCountsFreeAddresses: blocks are large, so at half use one node has the whole pool in blocks, and most of its last
 // block is free.
 func TestNearlyFullCountsFreeAddresses(t *testing.T) {
 	w := newWorld(t)
@@ -60,11 +60,11 @@ func TestNearlyFullCountsFreeAddresses(t *testing.T) {
 		}
 		w.sync()
 	}
-	put(109)
-	require.False(t, isFull(), "125 more pods get an address")
-	put(190)
+	put(126)
+	require.False(t, isFull(), "124 more pods get an address")
+	put(215)
 	require.False(t, isFull())
-	put(200)
+	put(216)
 	require.True(t, isFull())
 	for range 34 {
 		put(len(pods) + 1)

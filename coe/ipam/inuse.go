@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -53,7 +54,7 @@ func (u *InUse) whole() bool {
 		u.Node.IsValid() && len(u.Addresses) > 0
 }
 
-// NodeInUse is one management port that the backend has.
+// NodeInUse is one port of a node, with an address of the node network, that the backend has.
 type NodeInUse struct {
 	Node    netip.Addr // the address of the node that uses the port
 	Address netip.Addr // the address of the node in the node network
@@ -84,7 +85,7 @@ func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 	if len(found)+len(nodes) > 0 {
 		// If the leases are only partly written, the next run asks the backend again.
 		a.adopting = true
-		a.write.put(rankAdopting, adoptingRecord, true, nil)
+		a.write.Put(journal.RankAdopting, journal.AdoptingRecord, true, nil)
 	}
 	a.restoreBlocks()
 	// All blocks are held first, then all addresses. Only then do the addresses without a
@@ -104,7 +105,7 @@ func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) err
 		return err
 	}
 	if a.adopting {
-		a.orphans = append(a.orphans, adoptingRecord)
+		a.orphans = append(a.orphans, journal.AdoptingRecord)
 	}
 	a.unasked, a.adopting = false, false
 	a.known.Store(true)
@@ -152,7 +153,7 @@ func (a adoption) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 // adoptAddresses holds the interface's addresses. An address that is in no block of its elan is
 // held without a block until the lease is created.
 func (a adoption) adoptAddresses(u *InUse) {
-	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), leaseRecord(u.key())
+	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), journal.LeaseRecord(u.key())
 	for _, x := range u.Addresses {
 		if a.cfg.NodeBlocks && x.Gateway.IsValid() {
 			e.macs[gatewayMAC(x.Gateway)] = gatewayOwner(x.Gateway) // no interface that is adopted gets it
@@ -199,7 +200,7 @@ func (a adoption) adoptLease(u *InUse) {
 
 // adoptedBlock returns the block of an address that an interface holds.
 func (a adoption) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
-	owner := leaseRecord(u.key())
+	owner := journal.LeaseRecord(u.key())
 	if a.alloc.Owner(e.Domain, addr) != owner {
 		return dhcppool.Block{}, false // another interface holds the address
 	}

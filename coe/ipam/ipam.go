@@ -3,8 +3,8 @@
 // route distinguisher of every vpn-instance, and the addresses of services that request none. It
 // writes a choice to the journal first, and then puts it into the Store as a fact.
 //
-// The package knows no protocol, no backend and no Kubernetes. The Journal is all that it knows of
-// the datastore. Only one Assigner may use a journal: the leader's.
+// The package knows no protocol, no backend and no Kubernetes. The journal.Journal is all that it knows of
+// the datastore; package journal has the form of the records. Only one Assigner may use a journal: the leader's.
 package ipam
 
 import (
@@ -18,21 +18,11 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
-
-// Journal stores the records of choices.
-type Journal interface {
-	// Load returns every record.
-	Load(ctx context.Context) (map[string][]byte, error)
-	// Commit makes all changes durably, or none. After an error, the changes may have been
-	// made or not.
-	Commit(ctx context.Context, puts map[string][]byte, deletes []string) error
-	// MaxOps returns the largest number of puts and deletes in one Commit.
-	MaxOps() int
-}
 
 // Config configures an Assigner.
 type Config struct {
@@ -54,7 +44,7 @@ type Config struct {
 	Nodes ranges.NodesConfig
 	// VIPs stores the claims of services' addresses. It is apart from the Assigner's own
 	// Journal because earlier releases cannot read claims. If nil, claims are not stored.
-	VIPs Journal
+	VIPs journal.Journal
 
 	// PortName replaces netvirt.PortName in tests. Port names are short hashes, so different
 	// interfaces can have equal names.
@@ -68,6 +58,9 @@ type Config struct {
 	// Repool, if not nil, calls SetPools if pools depend on nodes that have changed. Sync calls it after it has read the
 	// pods, so that the nodes of all of them have their pools when it chooses.
 	Repool func()
+	// Forget, if not nil, has the chassis of a deleted node deleted that its agent has reported. Sync calls it until the Store
+	// has no such report, and keeps the record of the node until then, also after a restart. It must not wait.
+	Forget func(node netip.Addr)
 	// Confirmed, if not nil, lists the interfaces that the backend has confirmed. A confirmed
 	// interface without a record of a lease means that the record was lost.
 	Confirmed func(ctx context.Context) ([]coe.LeaseKey, error)
@@ -119,7 +112,7 @@ const serviceDomain = ""
 type Assigner struct {
 	cfg     Config
 	store   *coe.Store
-	journal Journal
+	journal journal.Journal
 	log     *slog.Logger
 
 	// syncing is held during a whole Load or Sync. mu guards the fields below. It is not held
@@ -144,7 +137,7 @@ type Assigner struct {
 	// succeeded.
 	requesting map[string]bool
 	// unasked is set while Config.InUse must still be called. adopting is set while the
-	// journal has adoptingRecord.
+	// journal has journal.AdoptingRecord.
 	unasked, adopting bool
 	known, claimed    atomic.Bool // InUseKnown
 	// unclaimed are the namespaces that have not claimed their services' addresses
@@ -161,9 +154,9 @@ type Assigner struct {
 }
 
 // New returns an Assigner without records.
-func New(cfg Config, store *coe.Store, journal Journal, log *slog.Logger) *Assigner {
+func New(cfg Config, store *coe.Store, records journal.Journal, log *slog.Logger) *Assigner {
 	a := &Assigner{
-		cfg: cfg.withDefaults(), store: store, journal: journal, log: log,
+		cfg: cfg.withDefaults(), store: store, journal: records, log: log,
 		stale: true, waiting: map[string]*refused{},
 		repooled: map[string]bool{}, requesting: map[string]bool{},
 	}

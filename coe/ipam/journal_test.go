@@ -8,9 +8,9 @@ import (
 	"sync"
 )
 
-// journal is a Journal in memory. It makes all changes of a Commit, or none. A test can make a
+// memoryJournal is a Journal in memory. It makes all changes of a Commit, or none. A test can make a
 // Commit fail.
-type journal struct {
+type memoryJournal struct {
 	mu      sync.Mutex
 	records map[string][]byte
 	maxOps  int
@@ -24,17 +24,17 @@ type journal struct {
 
 var errJournal = errors.New("the datastore is unreachable")
 
-func newJournal() *journal { return &journal{records: map[string][]byte{}, maxOps: 100} }
+func newJournal() *memoryJournal { return &memoryJournal{records: map[string][]byte{}, maxOps: 100} }
 
-func (j *journal) MaxOps() int { return j.maxOps }
+func (j *memoryJournal) MaxOps() int { return j.maxOps }
 
-func (j *journal) Load(context.Context) (map[string][]byte, error) {
+func (j *memoryJournal) Load(context.Context) (map[string][]byte, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return maps.Clone(j.records), nil
 }
 
-func (j *journal) Commit(_ context.Context, puts map[string][]byte, deletes []string) error {
+func (j *memoryJournal) Commit(_ context.Context, puts map[string][]byte, deletes []string) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if n := len(puts) + len(deletes); n > j.maxOps || n == 0 {

@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -43,18 +44,18 @@ func (a *Assigner) load(ctx context.Context) error {
 	for _, b := range a.blocks {
 		a.repooled[b.Network] = true
 	}
-	a.adopting = j.adopting
-	a.unasked = len(a.damaged) > 0 || a.cfg.InUse != nil && (j.adopting || len(j.leases) == 0)
+	a.adopting = j.Adopting
+	a.unasked = len(a.damaged) > 0 || a.cfg.InUse != nil && (j.Adopting || len(j.Leases) == 0)
 	a.known.Store(!a.unasked)
 	if a.adopting && !a.unasked {
-		a.orphans = append(a.orphans, adoptingRecord)
+		a.orphans = append(a.orphans, journal.AdoptingRecord)
 	}
 	a.takeVIPs(claims)
 	a.clusterChanged = true
-	told := told(a.store)
+	told := a.store.Views()
 	a.store.Update(func(tx *coe.Tx) {
-		retract(tx, told)
-		retractVIPs(tx, told)
+		journal.Retract(tx, told)
+		vips.Retract(tx, told)
 		a.tell(tx)
 		a.vips.tell(tx)
 	})
@@ -63,17 +64,17 @@ func (a *Assigner) load(ctx context.Context) error {
 }
 
 // decode reads the records, and notes those that are damaged or missing.
-func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *journalled {
-	var j journalled
+func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *journal.Records {
+	var j journal.Records
 	for _, key := range slices.Sorted(maps.Keys(records)) {
-		if err := j.decode(key, records[key]); err != nil {
-			a.damaged.note(key, err)
+		if err := j.Decode(key, records[key]); err != nil {
+			a.damaged.Note(key, err)
 		}
 	}
-	slices.SortFunc(j.leases, compareLeases)
+	slices.SortFunc(j.Leases, compareLeases)
 	for _, key := range confirmed {
-		if _, found := records[leaseRecord(key)]; !found && len(records) > 0 {
-			a.damaged.note(leaseRecord(key), errors.New("it is missing, although the backend has confirmed its interface"))
+		if _, found := records[journal.LeaseRecord(key)]; !found && len(records) > 0 {
+			a.damaged.Note(journal.LeaseRecord(key), errors.New("it is missing, although the backend has confirmed its interface"))
 		}
 	}
 	return &j
@@ -85,7 +86,7 @@ func (a *Assigner) takeVIPs(claims *vipClaims) {
 	for c := range claims.AllCluster() {
 		if !a.alloc.Hold(serviceDomain, c.Address, saidOwner(c.Address)) {
 			claims.Drop(c) // a pod has the address
-			claims.write.remove(rankDeleteLease, vips.Record(c.VIP), nil)
+			claims.write.Remove(journal.RankDeleteLease, vips.Record(c.VIP), nil)
 		}
 	}
 }
@@ -104,13 +105,13 @@ func (a *Assigner) confirmed(ctx context.Context) ([]coe.LeaseKey, error) {
 
 // restore fills an empty memory. Leases and services are first, because they determine the
 // namespaces of the instances and blocks that they use. Unused records are orphans.
-func (a *Assigner) restore(j *journalled) {
+func (a *Assigner) restore(j *journal.Records) {
 	a.alloc.SetPools(a.pools)
-	for _, l := range j.leases {
+	for _, l := range j.Leases {
 		a.add(l)
 	}
-	formers := a.restoreFormers(j.formers)
-	for _, s := range j.services {
+	formers := a.restoreFormers(j.Formers)
+	for _, s := range j.Services {
 		a.addService(s)
 	}
 	elans := map[string]*elan{}
@@ -120,15 +121,15 @@ func (a *Assigner) restore(j *journalled) {
 		}
 	}
 	a.restoreIDs(j, elans)
-	for _, b := range j.blocks {
+	for _, b := range j.Blocks {
 		key := blockKey{b.ELAN, b.Prefix}
 		e := elans[b.ELAN]
 		if e == nil {
-			a.orphans = append(a.orphans, blockRecord(key))
+			a.orphans = append(a.orphans, journal.BlockRecord(key.elan, key.prefix))
 			continue
 		}
 		if err := a.restoreBlock(e, b); err != nil {
-			a.damaged.note(blockRecord(key), err)
+			a.damaged.Note(journal.BlockRecord(key.elan, key.prefix), err)
 			continue
 		}
 		a.addBlock(blockFact{b, e.namespace.name})
@@ -139,10 +140,10 @@ func (a *Assigner) restore(j *journalled) {
 }
 
 // restoreNodes restores the records of nodes.
-func (a *Assigner) restoreNodes(j *journalled) {
-	for _, n := range j.nodes {
+func (a *Assigner) restoreNodes(j *journal.Records) {
+	for _, n := range j.Nodes {
 		if a.cfg.Nodes.Network.IsValid() && n.Number > 0 && !a.cfg.Nodes.Network.Has(n.Number) {
-			a.orphans = append(a.orphans, nodeRecord(n.Node)) // of another network
+			a.orphans = append(a.orphans, journal.NodeRecord(n.Node)) // of another network
 			continue
 		}
 		if !a.cfg.Nodes.Network.IsValid() {
@@ -153,14 +154,14 @@ func (a *Assigner) restoreNodes(j *journalled) {
 			continue
 		}
 		if err := a.nodeIDs.Restore(n.Node.String(), n.Number); err != nil {
-			a.damaged.note(nodeRecord(n.Node), err)
+			a.damaged.Note(journal.NodeRecord(n.Node), err)
 			continue
 		}
 		a.numbers[n.Node] = n
 	}
-	for _, n := range j.networks {
+	for _, n := range j.Networks {
 		if !a.cfg.Nodes.Joined() {
-			a.orphans = append(a.orphans, networksRecord)
+			a.orphans = append(a.orphans, journal.NetworksRecord)
 			continue
 		}
 		a.networks = n
@@ -169,14 +170,14 @@ func (a *Assigner) restoreNodes(j *journalled) {
 
 // restoreFormers indexes the resting addresses. It skips an address that the lease of the same
 // interface has again: an interrupted write can leave such a record.
-func (a *Assigner) restoreFormers(all []*former) []*former {
-	var rest []*former
+func (a *Assigner) restoreFormers(all []*journal.Former) []*journal.Former {
+	var rest []*journal.Former
 	for _, f := range all {
-		l := a.leases[f.key()]
+		l := a.leases[f.Key()]
 		again := l != nil && a.cfg.domain(l.Namespace) == a.cfg.domain(f.Namespace) &&
 			l.Has([]netip.Addr{f.Address.Address})
 		if again {
-			a.orphans = append(a.orphans, formerRecord(f))
+			a.orphans = append(a.orphans, journal.FormerRecord(f))
 			continue
 		}
 		a.addFormer(f)
@@ -187,30 +188,30 @@ func (a *Assigner) restoreFormers(all []*former) []*former {
 
 // restoreIDs reserves the identifiers of instances in use, and notes instances in use that have
 // none.
-func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
-	for _, f := range j.elans {
+func (a *Assigner) restoreIDs(j *journal.Records, elans map[string]*elan) {
+	for _, f := range j.ELANs {
 		e := elans[f.Name]
 		if e == nil {
-			a.orphans = append(a.orphans, elanRecord(f.Name))
+			a.orphans = append(a.orphans, journal.ELANRecord(f.Name))
 			continue
 		}
 		if err := a.vnis.Restore(f.Name, f.VNI); err != nil {
-			a.damaged.note(elanRecord(f.Name), err)
+			a.damaged.Note(journal.ELANRecord(f.Name), err)
 			continue
 		}
 		a.elans[f.Name] = elanFact{f, e.namespace.name}
 	}
-	for _, v := range j.vpns {
+	for _, v := range j.VPNs {
 		if ns := a.namespaces[v.Namespace]; ns == nil || len(ns.elans) == 0 {
-			a.orphans = append(a.orphans, vpnRecord(v.Name))
+			a.orphans = append(a.orphans, journal.VPNRecord(v.Name))
 			continue
 		}
 		if other := a.vpns[v.Namespace]; other != nil {
-			a.damaged.note(vpnRecord(v.Name), fmt.Errorf("namespace %s has vpn-instance %s already", v.Namespace, other.Name))
+			a.damaged.Note(journal.VPNRecord(v.Name), fmt.Errorf("namespace %s has vpn-instance %s already", v.Namespace, other.Name))
 			continue
 		}
 		if err := a.rds.Restore(v.Name, v.RD); err != nil {
-			a.damaged.note(vpnRecord(v.Name), err)
+			a.damaged.Note(journal.VPNRecord(v.Name), err)
 			continue
 		}
 		a.vpns[v.Namespace], a.vpnOwners[v.Name] = v, v.Namespace
@@ -218,23 +219,23 @@ func (a *Assigner) restoreIDs(j *journalled, elans map[string]*elan) {
 	for _, e := range elans {
 		if a.elans[e.Name].ELANFact == nil {
 			a.missingInstances = true
-			a.damaged.note(elanRecord(e.Name), errMissing)
+			a.damaged.Note(journal.ELANRecord(e.Name), errMissing)
 		}
 		if a.vpns[e.namespace.name] == nil {
 			a.missingInstances = true
-			a.damaged.note(vpnRecord(netvirt.VPNName(e.namespace.name)), fmt.Errorf("%w; it belongs to namespace %s", errMissing, e.namespace.name))
+			a.damaged.Note(journal.VPNRecord(netvirt.VPNName(e.namespace.name)), fmt.Errorf("%w; it belongs to namespace %s", errMissing, e.namespace.name))
 		}
 	}
 }
 
 // restoreAddresses holds the addresses of leases, formers and services. If two records have the
 // same address, or the same MAC address in one network, the first one holds it.
-func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
-	for _, l := range j.leases {
+func (a *Assigner) restoreAddresses(j *journal.Records, formers []*journal.Former) {
+	for _, l := range j.Leases {
 		e := a.elanOf(a.namespace(l.Namespace), l.Node)
 		var err error
 		for n := 0; n < len(l.Addresses) && err == nil; n++ {
-			err = a.hold(leaseRecord(l.Key()), e, l.Addresses[n], nil)
+			err = a.hold(journal.LeaseRecord(l.Key()), e, l.Addresses[n], nil)
 		}
 		if err == nil {
 			a.takeMAC(e, l) // the first owner may be set aside
@@ -246,16 +247,16 @@ func (a *Assigner) restoreAddresses(j *journalled, formers []*former) {
 	}
 	for _, f := range formers {
 		e := a.elanOf(a.namespace(f.Namespace), f.Node)
-		if err := a.hold(formerRecord(f), e, f.Address, f); err != nil {
+		if err := a.hold(journal.FormerRecord(f), e, f.Address, f); err != nil {
 			a.dropFormer(f)
-			a.damaged.note(formerRecord(f), err)
+			a.damaged.Note(journal.FormerRecord(f), err)
 		}
 	}
-	for _, s := range j.services {
-		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: serviceDomain, Address: s.Address, Owner: serviceRecord(s.UID)})
+	for _, s := range j.Services {
+		err := a.alloc.RestoreAddress(dhcppool.Held{Domain: serviceDomain, Address: s.Address, Owner: journal.ServiceRecord(s.UID)})
 		if err != nil {
 			a.dropService(s)
-			a.damaged.note(serviceRecord(s.UID), err)
+			a.damaged.Note(journal.ServiceRecord(s.UID), err)
 		}
 	}
 }
@@ -283,46 +284,10 @@ func (m *memory) tell(tx *coe.Tx) {
 	for _, ns := range m.namespaces {
 		for _, formers := range ns.formers {
 			for _, f := range formers {
-				tx.PutFormer(f.name(), f.Node)
+				tx.PutFormer(f.Name(), f.Node)
 			}
 		}
 	}
 	tx.SetNetworks(m.networks)
-	tx.SetDamaged(m.damaged.problems())
-}
-
-// told returns the choices in the store. They may differ from the memory after a failed write,
-// and may come from another Assigner, or from Facts.
-func told(store *coe.Store) []coe.View {
-	var views []coe.View
-	for _, ns := range store.Namespaces() {
-		views = append(views, store.View(ns))
-	}
-	return views
-}
-
-// retract removes every fact from the store.
-func retract(tx *coe.Tx, views []coe.View) {
-	for _, v := range views {
-		for _, l := range v.Leases {
-			tx.DeleteLease(v.Namespace, l.Key())
-		}
-		for _, b := range v.Blocks {
-			tx.DeleteBlock(v.Namespace, b.ELAN, b.Prefix)
-		}
-		for name := range v.ELANs {
-			tx.DeleteELAN(v.Namespace, name)
-		}
-		for uid := range v.ServiceFacts {
-			tx.DeleteServiceFact(v.Namespace, uid)
-		}
-		if v.VPN != nil {
-			tx.DeleteVPN(v.Namespace)
-		}
-	}
-	tx.ForgetNodeFacts()
-	tx.ForgetFormers()
-	tx.SetAddressProblems(nil)
-	tx.SetNetworks(nil)
-	tx.SetDamaged(nil)
+	tx.SetDamaged(m.damaged.Problems())
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -84,15 +85,15 @@ func (a *Assigner) countGateway(b *coe.Block, n int) {
 // replaces a released one.
 func (a *Assigner) takeMAC(e *elan, l *coe.Lease) {
 	owner := e.macs[l.MAC]
-	if had := a.leases[leaseOf(owner)]; owner == "" || isLeaseRecord(owner) && had != nil && had.Released != 0 && l.Released == 0 {
-		e.macs[l.MAC] = leaseRecord(l.Key())
+	if had := a.leases[journal.LeaseOf(owner)]; owner == "" || journal.IsLease(owner) && had != nil && had.Released != 0 && l.Released == 0 {
+		e.macs[l.MAC] = journal.LeaseRecord(l.Key())
 	}
 }
 
 // macTaken returns an error if a living lease cannot keep its MAC address, because its network has another owner of it. Only
 // a change of Config.NodeBlocks can cause this.
 func (a *Assigner) macTaken(e *elan, l *coe.Lease) error {
-	if !a.cfg.NodeBlocks || l.Released != 0 || l.MAC == "" || e.macs.free(l.MAC, leaseRecord(l.Key())) {
+	if !a.cfg.NodeBlocks || l.Released != 0 || l.MAC == "" || e.macs.free(l.MAC, journal.LeaseRecord(l.Key())) {
 		return nil
 	}
 	return fmt.Errorf("MAC address %s is that of %s, on the same node: with --ovn-layout node all pods of a node are on one switch; "+
@@ -101,12 +102,12 @@ func (a *Assigner) macTaken(e *elan, l *coe.Lease) error {
 
 // macOwner describes an owner of a MAC address.
 func (a *Assigner) macOwner(owner string) string {
-	if !isLeaseRecord(owner) {
+	if !journal.IsLease(owner) {
 		return owner
 	}
-	l := a.leases[leaseOf(owner)]
+	l := a.leases[journal.LeaseOf(owner)]
 	if l == nil {
-		return "pod " + leaseOf(owner).PodUID
+		return "pod " + journal.LeaseOf(owner).PodUID
 	}
 	return fmt.Sprintf("pod %s/%s (%s)", l.Namespace, l.Pod, l.PodUID)
 }
@@ -117,7 +118,7 @@ func (a *Assigner) macOwner(owner string) string {
 // request stays denied until the lease changes. So the MAC address of a running pod does not change when the owner is
 // deleted.
 func (a *Assigner) chooseMAC(e *elan, p *coe.Pod, l, old *coe.Lease) {
-	free := func(mac string) bool { return e.macs.free(mac, leaseRecord(l.Key())) }
+	free := func(mac string) bool { return e.macs.free(mac, journal.LeaseRecord(l.Key())) }
 	same := old != nil && old.Namespace == l.Namespace && old.Node == l.Node && slices.Equal(old.Addresses, l.Addresses)
 	wanted := unicastMAC(p.MAC)
 	if !l.Primary {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -47,7 +48,7 @@ type memory struct {
 	orphans []string
 	seq     uint64 // Seq of the last lease
 
-	damaged      damage
+	damaged      journal.Damage
 	contested    map[coe.LeaseKey]*coe.Lease // living leases with an address that another record has
 	withoutBlock []addressWithoutBlock
 	// missingInstances is set while an instance that is in use has no record.
@@ -65,7 +66,7 @@ type namespace struct {
 	names    map[string]string // uid of the pod with a living lease, by pod name
 	elans    map[netip.Addr]*elan
 	released map[coe.LeaseKey]*coe.Lease
-	formers  map[coe.LeaseKey][]*former
+	formers  map[coe.LeaseKey][]*journal.Former
 	services map[string]*coe.ServiceFact
 	// looked has the pods of the last view, sorted by UID. unsettled has the UIDs of pods that
 	// have changed since their leases were last found to fit.
@@ -84,6 +85,23 @@ type elan struct {
 	users     int                  // leases, including released ones, and former addresses
 	uses      map[netip.Prefix]int // the number of their addresses, by network
 	macs      macs
+}
+
+// blockFact is a block with the namespace of its elan.
+type blockFact struct {
+	*coe.Block
+	namespace string
+}
+
+// elanFact is the choice for an elan, with its namespace.
+type elanFact struct {
+	*coe.ELANFact
+	namespace string
+}
+
+type blockKey struct {
+	elan   string
+	prefix netip.Prefix
 }
 
 // nodeGateway is a gateway of a node.
@@ -110,7 +128,7 @@ func newMemory(cfg Config) *memory {
 		gateways:    map[nodeGateway]int{},
 		unused:      map[blockKey]*elan{},
 		idle:        map[*elan]bool{},
-		damaged:     damage{},
+		damaged:     journal.Damage{},
 		contested:   map[coe.LeaseKey]*coe.Lease{},
 	}
 }
@@ -124,7 +142,7 @@ func (a *Assigner) namespace(name string) *namespace {
 			names:    map[string]string{},
 			elans:    map[netip.Addr]*elan{},
 			released: map[coe.LeaseKey]*coe.Lease{},
-			formers:  map[coe.LeaseKey][]*former{},
+			formers:  map[coe.LeaseKey][]*journal.Former{},
 			services: map[string]*coe.ServiceFact{},
 
 			unsettled: map[string]bool{},
@@ -230,7 +248,7 @@ func (a *Assigner) drop(l *coe.Lease) {
 		delete(a.ports, port)
 	}
 	e := a.elanOf(ns, l.Node)
-	if e.macs[l.MAC] == leaseRecord(l.Key()) {
+	if e.macs[l.MAC] == journal.LeaseRecord(l.Key()) {
 		delete(e.macs, l.MAC)
 	}
 	a.leave(e, l.Addresses...)
@@ -253,17 +271,17 @@ func (p *pod) primary(except string) bool {
 	})
 }
 
-func (a *Assigner) addFormer(f *former) {
+func (a *Assigner) addFormer(f *journal.Former) {
 	ns := a.namespace(f.Namespace)
-	ns.formers[f.key()] = append(ns.formers[f.key()], f)
+	ns.formers[f.Key()] = append(ns.formers[f.Key()], f)
 	a.use(a.elanOf(ns, f.Node), f.Address)
 }
 
-func (a *Assigner) dropFormer(f *former) {
-	a.rests.note(formerRecord(f), 0)
+func (a *Assigner) dropFormer(f *journal.Former) {
+	a.rests.note(journal.FormerRecord(f), 0)
 	ns := a.namespace(f.Namespace)
-	if ns.formers[f.key()] = without(ns.formers[f.key()], f); len(ns.formers[f.key()]) == 0 {
-		delete(ns.formers, f.key())
+	if ns.formers[f.Key()] = without(ns.formers[f.Key()], f); len(ns.formers[f.Key()]) == 0 {
+		delete(ns.formers, f.Key())
 	}
 	a.leave(a.elanOf(ns, f.Node), f.Address)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// InUseOf lists the pod interfaces and the management ports of the model that a backend
+// InUseOf lists the pod interfaces, and the ports of nodes with an address of the node network, of the model that a backend
 // has. It is for Config.InUse.
 func InUseOf(model netvirt.Model) ([]InUse, []NodeInUse) {
 	return interfacesInUse(model), nodesInUse(model)
@@ -16,8 +16,13 @@ func InUseOf(model netvirt.Model) ([]InUse, []NodeInUse) {
 
 func nodesInUse(model netvirt.Model) (all []NodeInUse) {
 	for _, o := range model {
-		if p, ok := o.(netvirt.ManagementPort); ok {
+		switch p := o.(type) {
+		case netvirt.ManagementPort:
 			all = append(all, NodeInUse{Node: p.Node, Address: p.Address})
+		case netvirt.NodePort:
+			if node, _, err := netvirt.ParseELANName(p.ELAN); err == nil && p.Edge.IsValid() {
+				all = append(all, NodeInUse{Node: node, Address: p.Edge})
+			}
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"go4.org/netipx"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 )
 
 // adoptNodes gives nodes the numbers of their management ports' addresses, and returns how
@@ -45,7 +46,7 @@ func (r *round) followNetworks() {
 		return
 	}
 	r.networks = now
-	r.write.put(rankInstance, networksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
+	r.write.Put(journal.RankInstance, journal.NetworksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
 }
 
 // noteReach logs a warning, once, if a service has an address that is in no range that nodes

@@ -75,7 +75,13 @@ func TestNodesHaveNumbers(t *testing.T) {
 	w.syncNodes()
 	require.Equal(t, uint32(2), w.numbers()["192.168.33.17"], "the first free number")
 
-	w.nodes = nodenet.Range{}
+	w.nodePorts = true
+	w.restart()
+	w.complete()
+	w.putNodes("192.168.33.12", "192.168.33.13", "192.168.33.14", "192.168.33.15", "192.168.33.16")
+	require.Len(t, w.numbers(), 5, "isolated namespaces have ports on a node without a number too")
+
+	w.nodes, w.nodePorts = nodenet.Range{}, false
 	w.restart()
 	w.complete()
 	w.syncNodes()

@@ -56,7 +56,8 @@ func TestNodeBlocks(t *testing.T) {
 	for i := range 5 {
 		pods = append(pods, newPod(fmt.Sprint("pod", i), n1, in(fmt.Sprint("ns", i))))
 	}
-	w.put(pods...)
+	other := newPod("other", n2, in("other")) // the pool is small for two nodes
+	w.put(append(pods, other)...)
 	w.sync()
 	for i, p := range pods {
 		require.Equal(t, []coe.LeasedAddress{
@@ -64,9 +65,6 @@ func TestNodeBlocks(t *testing.T) {
 			{Address: addr(fmt.Sprint("fd00::", 2+i)), Network: netip.MustParsePrefix("fd00::1/128"), Gateway: addr("fd00::1")},
 		}, w.lease(p).Addresses, "behind the gateway alone")
 	}
-	other := newPod("other", n2)
-	w.put(other)
-	w.sync()
 	require.Equal(t, "10.0.0.10", w.address(other))
 
 	// The sixth pod needs a further block. The elans that leave a block have no record of it.
@@ -90,7 +88,7 @@ func TestNodeBlocksOfPools(t *testing.T) {
 	w.put(elan, node, namespace)
 	w.sync()
 	require.Equal(t, []string{
-		n1 + ":ns1 10.0.0.0/24", n1 + ":ns2 10.0.2.1/32 of 10.0.2.0/29", n1 + ":ns3 10.0.1.1/32 of 10.0.1.0/24",
+		n1 + ":ns1 10.0.0.0/24", n1 + ":ns2 10.0.2.1/32 of 10.0.2.0/25", n1 + ":ns3 10.0.1.1/32 of 10.0.1.0/24",
 	}, w.blocks())
 }
 
@@ -115,7 +113,7 @@ func TestBlocksOfPhysicalNetwork(t *testing.T) {
 	require.Equal(t, []string{"10.50.0.101", "10.50.0.98"}, []string{w.address(requested), w.address(fresh)})
 	require.Contains(t, fmt.Sprint(w.store.View("ns").Refusals), "is in 10.50.0.0/24, the range of physical network cable of namespace plant")
 	require.Subset(t, w.blocks(), []string{
-		n1 + ":plant 10.50.0.65/32 of 10.50.0.64/29", n1 + ":plant 10.50.0.96/29",
+		n1 + ":plant 10.50.0.65/32 of 10.50.0.64/27", n1 + ":plant 10.50.0.96/29",
 	})
 }
 
@@ -210,31 +208,31 @@ func TestMACsOfNode(t *testing.T) {
 	}
 
 	// The first pod of a node asks for the gateway that it gets.
-	first := newPod("first", n3, in("b"), withMAC(netvirt.GatewayMAC(addr("10.0.0.33")).String()))
+	first := newPod("first", n3, in("b"), withMAC(netvirt.GatewayMAC(addr("10.0.0.161")).String()))
 	w.put(first)
 	w.sync()
-	require.Equal(t, "10.0.0.33", w.lease(first).Addresses[0].Gateway.String())
-	require.Equal(t, "gateway 10.0.0.33", w.lease(first).DeniedBy)
+	require.Equal(t, "10.0.0.161", w.lease(first).Addresses[0].Gateway.String())
+	require.Equal(t, "gateway 10.0.0.161", w.lease(first).DeniedBy)
 }
 
 // TestGatewayOfTakenMAC: a pod has the MAC address that the gateway of a later block would get. The block gets another
 // gateway, also after a restart.
 func TestGatewayOfTakenMAC(t *testing.T) {
-	w := ofNodes(t, pool("default", "10.0.0.0/26", "", "", ""), pool(n2, "10.9.0.0/24", "", "", ""))
+	w := ofNodes(t, pool("default", "10.0.0.0/27", "", "", ""), pool(n2, "10.9.0.0/24", "", "", ""))
 	mac := func(gateway string) func(*coe.Pod) { return withMAC(netvirt.GatewayMAC(addr(gateway)).String()) }
 	taker := newPod("taker", n1, in("a"), mac("10.0.0.17"))
 	w.put(taker)
 	w.sync()
 	require.Equal(t, "0a:58:0a:00:00:11", w.lease(taker).MAC)
 	pods := []*coe.Pod{taker}
-	for i := range 5 {
+	for i := range 13 { // pod9 is the last one by its UID
 		pods = append(pods, newPod(fmt.Sprint("pod", i), n1, in("b")))
 	}
 	w.restart()
 	w.put(pods...)
 	w.complete()
 	w.sync()
-	last := w.lease(pods[5])
+	last := w.lease(pods[10])
 	require.Equal(t, coe.LeasedAddress{Address: addr("10.0.0.17"), Network: netip.MustParsePrefix("10.0.0.18/32"), Gateway: addr("10.0.0.18")}, last.Addresses[0])
 	require.NotEqual(t, "0a:58:0a:00:00:11", last.MAC)
 

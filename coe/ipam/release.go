@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 )
 
 // release marks leases as released: their addresses rest, and the interface can get them again.
@@ -21,7 +22,7 @@ func (r *round) release(gone []*coe.Lease) {
 func (r *round) expire(s *space) {
 	var due []*coe.Lease
 	for _, l := range s.released {
-		if r.rests.over(leaseRecord(l.Key()), r.elapsed) && !s.back(l) {
+		if r.rests.over(journal.LeaseRecord(l.Key()), r.elapsed) && !s.back(l) {
 			due = append(due, l)
 		}
 	}
@@ -46,15 +47,17 @@ func (s *space) back(l *coe.Lease) bool {
 }
 
 func (r *round) expireFormers(s *space) {
-	var due []*former
+	var due []*journal.Former
 	for _, formers := range s.formers {
 		for _, f := range formers {
-			if r.rests.over(formerRecord(f), r.elapsed) {
+			if r.rests.over(journal.FormerRecord(f), r.elapsed) {
 				due = append(due, f)
 			}
 		}
 	}
-	slices.SortFunc(due, func(a, b *former) int { return strings.Compare(formerRecord(a), formerRecord(b)) })
+	slices.SortFunc(due, func(a, b *journal.Former) int {
+		return strings.Compare(journal.FormerRecord(a), journal.FormerRecord(b))
+	})
 	for _, f := range due {
 		r.alloc.Release(s.domain, f.Address.Address)
 		r.deleteFormer(f)
@@ -75,10 +78,10 @@ func (r *round) followDHCP() {
 // sweep deletes unused blocks and instances, and reports whether any record was deleted.
 func (r *round) sweep() (swept bool) {
 	for _, key := range r.orphans {
-		if _, again := r.write.changes[key]; again {
+		if r.write.Has(key) {
 			continue // for example a node that has got a number of the present network
 		}
-		r.write.remove(rankDeleteInstance, key, nil)
+		r.write.Remove(journal.RankDeleteInstance, key, nil)
 		swept = true
 	}
 	r.orphans = nil
@@ -118,7 +121,7 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	}
 	if found {
 		delete(r.elans, e.Name)
-		r.write.remove(rankDeleteInstance, elanRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
+		r.write.Remove(journal.RankDeleteInstance, journal.ELANRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
 		swept = true
 	}
 	if len(ns.elans) > 0 {
@@ -131,7 +134,7 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	if vpn := r.vpns[ns.name]; vpn != nil {
 		delete(r.vpns, ns.name)
 		delete(r.vpnOwners, vpn.Name)
-		r.write.remove(rankDeleteInstance, vpnRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
+		r.write.Remove(journal.RankDeleteInstance, journal.VPNRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
 		swept = true
 	}
 	return swept

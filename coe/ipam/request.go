@@ -9,11 +9,13 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/chassis"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 )
 
 // nodeOwner is the owner of the addresses that are held for a node.
-func nodeOwner(n *coe.Node) string { return nodeKind + n.Identity() }
+func nodeOwner(n *coe.Node) string { return journal.NodeKind + n.Identity() }
 
 // permit refuses an address that a pod must not request:
 //
@@ -47,6 +49,7 @@ type nodesSeen struct {
 	nodes     map[netip.Addr]*coe.Node // of the Store, which replaces the map when nodes change
 	addresses map[netip.Addr]*coe.Node // ranges.NodeAddresses
 	chassis   map[netip.Addr]string    // of the Store, which replaces the map too
+	inOVN     map[string]string        // Store.ChassisOfOVN, which replaces the map too
 	complete  bool
 	unasked   bool
 }
@@ -54,11 +57,12 @@ type nodesSeen struct {
 // followNodes claims and holds the addresses of nodes, if the result may differ from that of the
 // last round. There may be thousands of nodes, and a round for every pod.
 func (r *round) followNodes() {
-	nodes, chassis := r.store.Nodes(), r.store.Chassis()
-	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && sameMap(s.chassis, chassis) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
+	nodes, reported := r.store.Nodes(), r.store.Chassis()
+	inOVN, _ := r.store.ChassisOfOVN()
+	if s := r.seen; s != nil && sameMap(s.nodes, nodes) && sameMap(s.chassis, reported) && sameMap(s.inOVN, inOVN) && s.complete == r.complete && s.unasked == r.unasked && !r.holdFreed() {
 		return
 	}
-	r.seen = &nodesSeen{nodes, ranges.NodeAddresses(nodes), chassis, r.complete, r.unasked}
+	r.seen = &nodesSeen{nodes, ranges.NodeAddresses(nodes), reported, inOVN, r.complete, r.unasked}
 	r.claimNodes()
 	r.holdNodes()
 }
@@ -159,17 +163,17 @@ func (r *round) claimNodes() {
 	known := r.store.Nodes()
 	if r.complete {
 		for _, addr := range sortedAddrs(r.numbers) {
-			if known[addr] == nil {
+			if known[addr] == nil && !r.mustForget(addr) {
 				r.nodeIDs.Release(addr.String())
 				delete(r.numbers, addr)
-				r.write.remove(rankDeleteInstance, nodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
+				r.write.Remove(journal.RankDeleteInstance, journal.NodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
 			}
 		}
 	}
 	if r.unasked {
 		return // the addresses in use are not known yet
 	}
-	chassis := r.claimChassis(known)
+	held := r.claimChassis(known)
 	for _, addr := range sortedAddrs(known) {
 		fact := coe.NodeFact{Node: addr}
 		if old := r.numbers[addr]; old != nil {
@@ -181,17 +185,39 @@ func (r *round) claimNodes() {
 		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
 			fact.Number, _ = r.nodeIDs.Get(addr.String()) // if none is left, the mapping reports it
 		}
-		if fact.Number == 0 && r.cfg.Nodes.Network.IsValid() {
+		if fact.Number == 0 && r.cfg.Nodes.ManagementPorts() {
 			continue // a release before November 2026 would send a wrong place to the node
 		}
-		fact.Chassis, fact.ChassisChanged = chassis[addr].name, chassis[addr].changed
+		fact.Chassis, fact.ChassisChanged = held[addr].Name, held[addr].Changed
 		if old := r.numbers[addr]; old == nil || *old != fact {
 			r.putNode(&fact)
 		}
 	}
 }
 
+// claimChassis returns the chassis of known nodes, and reports those that are not as they should be.
+func (r *round) claimChassis(known map[netip.Addr]*coe.Node) map[netip.Addr]chassis.Chassis {
+	f := chassis.Facts{Nodes: known, Reported: r.seen.chassis, Recorded: r.numbers, Complete: r.complete}
+	f.InOVN, f.Follows = r.store.ChassisOfOVN()
+	held, problems := chassis.Claim(f)
+	if !slices.Equal(problems, r.sharedChassis) {
+		r.sharedChassis = problems
+		r.tellAddressProblems()
+	}
+	return held
+}
+
+// mustForget reports whether the agent of a deleted node has reported a chassis, and asks that the report be deleted.
+func (r *round) mustForget(node netip.Addr) bool {
+	_, reported := r.seen.chassis[node]
+	if !reported || r.cfg.Forget == nil {
+		return false
+	}
+	r.cfg.Forget(node)
+	return true
+}
+
 func (r *round) putNode(fact *coe.NodeFact) {
 	r.numbers[fact.Node] = fact
-	r.write.put(rankInstance, nodeRecord(fact.Node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+	r.write.Put(journal.RankInstance, journal.NodeRecord(fact.Node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 )
 
 // requests reports whether the source requests an address for the pod.
@@ -44,7 +45,7 @@ func (r *round) holdRequested(s *space, p *coe.Pod) (held []requested) {
 	for _, i := range p.Interfaces {
 		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
 		for _, addr := range i.Addresses {
-			if r.alloc.Hold(s.domain, addr, leaseRecord(key)) {
+			if r.alloc.Hold(s.domain, addr, journal.LeaseRecord(key)) {
 				held = append(held, requested{key, addr})
 			}
 		}
@@ -57,7 +58,7 @@ func (r *round) dropRequested(s *space, held []requested) {
 	for _, b := range held {
 		l := r.leases[b.key]
 		got := l != nil && l.Namespace == s.name && l.Has([]netip.Addr{b.addr})
-		if !got && r.alloc.Owner(s.domain, b.addr) == leaseRecord(b.key) {
+		if !got && r.alloc.Owner(s.domain, b.addr) == journal.LeaseRecord(b.key) {
 			r.alloc.Release(s.domain, b.addr)
 		}
 	}

@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"maps"
 	"time"
 )
@@ -48,17 +49,17 @@ func (a *Assigner) loadRests() {
 	before := a.rests.byRecord
 	a.rests.byRecord = map[string]rest{}
 	for key, l := range a.leases {
-		a.rests.note(leaseRecord(key), l.Released)
+		a.rests.note(journal.LeaseRecord(key), l.Released)
 	}
 	for _, ns := range a.namespaces {
 		for _, formers := range ns.formers {
 			for _, f := range formers {
-				a.rests.note(formerRecord(f), f.Released)
+				a.rests.note(journal.FormerRecord(f), f.Released)
 			}
 		}
 	}
 	for uid, s := range a.services {
-		a.rests.note(serviceRecord(uid), s.Released)
+		a.rests.note(journal.ServiceRecord(uid), s.Released)
 	}
 	maps.DeleteFunc(before, func(record string, r rest) bool { return a.rests.byRecord[record].released != r.released })
 	maps.Copy(a.rests.byRecord, before)

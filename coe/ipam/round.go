@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 )
 
 // round is one Sync. It releases the leases of deleted pods, deletes records whose rest is over,
@@ -22,7 +23,7 @@ type round struct {
 	complete bool
 	given    map[string]bool // the namespaces that the caller gave
 	spaces   []*space        // the given and the requesting namespaces, sorted
-	write    *write
+	write    *journal.Write
 	// touched are the namespaces with a changed fact.
 	touched map[string]bool
 	// more are the given namespaces in which a name became free after their claims. late is
@@ -49,7 +50,7 @@ func (a *Assigner) newRound(namespaces []string) *round {
 		// Complete is called before View: if it is true, pods that a view does not have are
 		// deleted.
 		complete: a.store.Complete(),
-		write:    newWrite(), touched: map[string]bool{}, more: map[string]bool{},
+		write:    journal.NewWrite(), touched: map[string]bool{}, more: map[string]bool{},
 		given: map[string]bool{},
 	}
 	for _, ns := range namespaces {
@@ -81,7 +82,7 @@ func (r *round) run(ctx context.Context) error {
 	r.vips.freed = false
 	r.vips.round++
 	r.freed = r.sweep() || r.freed
-	if r.write.deletes {
+	if r.write.Deletes() {
 		if err := r.flush(ctx, false); err != nil {
 			return err
 		}
@@ -108,6 +109,7 @@ func (r *round) run(ctx context.Context) error {
 
 // claimAll claims addresses for new pods and services, requested addresses first.
 func (r *round) claimAll() {
+	r.alloc.Nodes = r.countNodes()
 	r.claimRequested()
 	for _, s := range r.spaces {
 		r.claimClusterIPs(s)
@@ -129,6 +131,19 @@ func (r *round) claimAll() {
 			r.vips.releaseUnused(s.name)
 		}
 	}
+}
+
+// countNodes returns how many nodes may get blocks: those that a source reports, or those that have pods.
+func (r *round) countNodes() int {
+	first := map[netip.Addr]bool{} // nodes that get a first pod
+	for _, s := range r.spaces {
+		for _, p := range s.todo {
+			if r.elansOn[p.HostIP] == nil {
+				first[p.HostIP] = true
+			}
+		}
+	}
+	return max(len(r.elansOn)+len(first), len(r.store.Nodes()))
 }
 
 // scan collects the pods of a namespace whose leases possibly do not fit. It returns the living
@@ -239,15 +254,15 @@ func (r *round) again() time.Duration {
 	}
 	for _, s := range r.spaces {
 		for key := range s.released {
-			note(leaseRecord(key))
+			note(journal.LeaseRecord(key))
 		}
 		for _, formers := range s.formers {
 			for _, f := range formers {
-				note(formerRecord(f))
+				note(journal.FormerRecord(f))
 			}
 		}
 		for uid := range s.namespace.services {
-			note(serviceRecord(uid))
+			note(journal.ServiceRecord(uid))
 		}
 	}
 	if !any {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 )
 
 // claimService chooses an address of the pool "services" for a service that requests no cluster
@@ -38,7 +39,7 @@ func (r *round) chooseService(s *space, svc *coe.Service) *coe.Refusal {
 		return &coe.Refusal{Reason: coe.NoClusterIP, Message: fmt.Sprintf(
 			"the service requests no address; send cluster-ip-address, or post a dhcp_allocation_pool with network-id %q", coe.ServicePool)}
 	}
-	addr, err := r.alloc.AllocateSingle(serviceDomain, coe.ServicePool, serviceRecord(svc.UID))
+	addr, err := r.alloc.AllocateSingle(serviceDomain, coe.ServicePool, journal.ServiceRecord(svc.UID))
 	if err != nil {
 		return &coe.Refusal{Reason: coe.PoolExhausted, Message: err.Error()}
 	}
@@ -61,7 +62,7 @@ func (r *round) releaseServices(s *space) {
 func (r *round) expireServices(s *space) {
 	var due []*coe.ServiceFact
 	for _, fact := range s.namespace.services {
-		if fact.Released != 0 && r.rests.over(serviceRecord(fact.UID), r.elapsed) && needsNone(s.find(fact.UID)) {
+		if fact.Released != 0 && r.rests.over(journal.ServiceRecord(fact.UID), r.elapsed) && needsNone(s.find(fact.UID)) {
 			due = append(due, fact)
 		}
 	}

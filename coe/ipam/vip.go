@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -25,16 +26,17 @@ import (
 // store finds that no service of the namespace uses it.
 type vipClaims struct {
 	*vips.Claims
-	journal  Journal
+	journal  journal.Journal
 	alloc    *dhcppool.Allocator // holds the cluster addresses
-	write    *write
+	write    *journal.Write
+	told     []func(*coe.Tx) // the changes of the store that follow, in the order of the claims
 	round    uint64
 	freed    bool // a claim was released in this round
 	reserved ranges.Reserved
 }
 
-func newVIPs(journal Journal) *vipClaims {
-	return &vipClaims{Claims: vips.New(), journal: journal, write: newWrite()}
+func newVIPs(j journal.Journal) *vipClaims {
+	return &vipClaims{Claims: vips.New(), journal: j, write: journal.NewWrite()}
 }
 
 // load reads the claims. It removes a record that is damaged or conflicts with another record. Its
@@ -49,7 +51,7 @@ func (v *vipClaims) load(ctx context.Context) (damaged []error, err error) {
 		f, err := vips.Decode(key, records[key])
 		if err != nil {
 			damaged = append(damaged, fmt.Errorf("read record %q: %w", key, err))
-			v.write.remove(rankDeleteLease, key, nil)
+			v.write.Remove(journal.RankDeleteLease, key, nil)
 			continue
 		}
 		facts = append(facts, f)
@@ -58,7 +60,7 @@ func (v *vipClaims) load(ctx context.Context) (damaged []error, err error) {
 	for _, f := range facts {
 		if v.Holder(f) != nil {
 			damaged = append(damaged, fmt.Errorf("read record %q: another record has its address", vips.Record(f.VIP)))
-			v.write.remove(rankDeleteLease, vips.Record(f.VIP), nil)
+			v.write.Remove(journal.RankDeleteLease, vips.Record(f.VIP), nil)
 			continue
 		}
 		v.Add(f, v.round)
@@ -70,15 +72,6 @@ func (v *vipClaims) load(ctx context.Context) (damaged []error, err error) {
 func (v *vipClaims) tell(tx *coe.Tx) {
 	for c := range v.All() {
 		tx.PutVIP(c.Namespace, c.VIP)
-	}
-}
-
-// retractVIPs removes every VIP from the store.
-func retractVIPs(tx *coe.Tx, views []coe.View) {
-	for _, view := range views {
-		for vip := range view.VIPs {
-			tx.DeleteVIP(view.Namespace, vip)
-		}
 	}
 }
 
@@ -270,25 +263,15 @@ func takenVIP(by *vips.Claim, v coe.VIP) *coe.Refusal {
 // claim records a claim, which no other namespace keeps from it.
 func (v *vipClaims) claim(f coe.VIPFact) {
 	v.Add(f, v.round)
-	before := v.write.changes[vips.Record(f.VIP)].tell // releases the claim of the former owner
-	v.write.put(rankLease, vips.Record(f.VIP), f, func(tx *coe.Tx) {
-		if before != nil {
-			before(tx)
-		}
-		tx.PutVIP(f.Namespace, f.VIP)
-	})
+	v.write.Put(journal.RankLease, vips.Record(f.VIP), f, nil)
+	v.told = append(v.told, func(tx *coe.Tx) { tx.PutVIP(f.Namespace, f.VIP) })
 }
 
 // release deletes the record of a claim, and releases its address.
 func (v *vipClaims) release(c *vips.Claim) {
 	v.Drop(c)
-	before := v.write.changes[vips.Record(c.VIP)].tell // releases the claim of a former owner
-	v.write.remove(rankInstance, vips.Record(c.VIP), func(tx *coe.Tx) {
-		if before != nil {
-			before(tx)
-		}
-		tx.DeleteVIP(c.Namespace, c.VIP)
-	})
+	v.write.Remove(journal.RankInstance, vips.Record(c.VIP), nil)
+	v.told = append(v.told, func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
 	if !c.External && v.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
 		v.alloc.Release(serviceDomain, c.Address)
 	}
@@ -306,14 +289,18 @@ func (v *vipClaims) releaseUnused(namespace string) {
 
 // flush writes the changed claims to the journal and then to the store.
 func (v *vipClaims) flush(ctx context.Context, store *coe.Store) error {
-	if len(v.write.changes) == 0 {
+	if v.write.Empty() {
 		return nil
 	}
-	if err := v.write.commit(ctx, v.journal); err != nil {
+	if err := v.write.Commit(ctx, v.journal); err != nil {
 		return err
 	}
-	store.Update(v.write.tell)
-	v.write = newWrite()
+	store.Update(func(tx *coe.Tx) {
+		for _, tell := range v.told {
+			tell(tx)
+		}
+	})
+	v.write, v.told = journal.NewWrite(), nil
 	return nil
 }
 
@@ -334,6 +321,9 @@ func (r *round) noteClaimed() {
 	}
 	r.claimed.Store(len(r.unclaimed) == 0)
 }
+
+// saidOwner is the owner of a cluster address that a service requests.
+func saidOwner(addr netip.Addr) string { return "said/" + addr.String() }
 
 // forgetful is a Journal that stores nothing.
 type forgetful struct{}

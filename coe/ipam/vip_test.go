@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 )
 
 // newVIPWorld returns a world of both origins that records claims of service addresses. Services
@@ -187,7 +187,7 @@ func TestVIPs(t *testing.T) {
 			check(w)
 
 			standby := coe.NewStore(nil, coe.RESTCONF)
-			require.NoError(t, ipam.NewVIPFacts(standby).Apply(true, maps.Clone(w.vips.records), nil))
+			require.NoError(t, vips.NewFacts(standby).Apply(true, maps.Clone(w.vips.records), nil))
 			require.True(t, maps.Equal(w.store.View("b").VIPs, standby.View("b").VIPs))
 
 			winner, loser, reason := "z", "b", c.reasonB

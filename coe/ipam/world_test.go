@@ -25,8 +25,8 @@ import (
 type world struct {
 	testing.TB
 	store    *coe.Store
-	journal  *journal
-	vips     *journal // of claims of service addresses; nil if they are not recorded
+	journal  *memoryJournal
+	vips     *memoryJournal // of claims of service addresses; nil if they are not recorded
 	assigner *ipam.Assigner
 	pools    []dhcppool.Pool
 	isolated bool
@@ -50,6 +50,7 @@ type world struct {
 	inUse    func() ([]ipam.InUse, error)
 	portName func(name, uid string) string
 	repool   func()
+	forget   func(netip.Addr)
 	// confirmed are the interfaces that the backend has confirmed.
 	confirmed []coe.LeaseKey
 	// ports are the management ports in the backend. They need an inUse.
@@ -96,7 +97,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 		cfg.VIPs = w.vips
 	}
 	cfg.PortName = w.portName
-	cfg.Repool = w.repool
+	cfg.Repool, cfg.Forget = w.repool, w.forget
 	cfg.Confirmed = func(context.Context) ([]coe.LeaseKey, error) { return w.confirmed, nil }
 	if w.inUse != nil {
 		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {

@@ -50,7 +50,7 @@ func (t Takers) Fit(p dhcppool.Pool) int64 {
 	if whole {
 		return p.Size()
 	}
-	return int64(min(p.Fits(max(holders, 1)), math.MaxInt64/2))
+	return int64(min(p.Fits(max(holders, 1), t.NodeBlocks), math.MaxInt64/2))
 }
 
 // SmallPools returns warnings for pools with fewer blocks than may be taken.

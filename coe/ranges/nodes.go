@@ -16,7 +16,8 @@ type NodesConfig struct {
 	// Network has the IPv4 addresses of nodes' management ports; its zero value leaves nodes
 	// without one. NetworkIPv6 has their IPv6 addresses, at least as many; its zero value leaves them without.
 	Network, NetworkIPv6 nodenet.Range
-	// Ports is set if nodes have a port in each of their elan-instances instead.
+	// Ports is set if nodes have a port in each of their elan-instances instead. If nodes balance, they have an address of
+	// Network there.
 	Ports bool
 	// Balance is set if nodes lead pods to services, because the backend does not; see coe.Networks.
 	Balance bool
@@ -44,7 +45,7 @@ type NodesConfig struct {
 func (c NodesConfig) Joined() bool { return c.Network.IsValid() || c.Ports }
 
 // ManagementPorts reports whether nodes have management ports.
-func (c NodesConfig) ManagementPorts() bool { return c.Network.IsValid() }
+func (c NodesConfig) ManagementPorts() bool { return c.Network.IsValid() && !c.Ports }
 
 // HasIPv6 reports whether nodes have IPv6 addresses in the network of the pods.
 func (c NodesConfig) HasIPv6() bool { return c.NetworkIPv6.IsValid() || c.Ports }
@@ -76,11 +77,14 @@ func (c NodesConfig) For(kinds netvirt.KindSet, isolated bool) NodesConfig {
 	if c.Ports = isolated && kinds.Has(netvirt.KindNodePort); c.Ports {
 		c.Reserved = append(c.Reserved, nodenet.NodesIsolatedIPv6)
 	}
-	if c.Balance = joins && !isolated && !balances; c.Balance {
+	if c.Balance = joins && !balances; c.Balance {
 		c.NetworkIPv6 = nodenet.Range{} // nodes lead to services of IPv4 only
 	}
 	if isolated || !joins {
-		c.Network, c.NetworkIPv6, c.NoMasquerade = nodenet.Range{}, nodenet.Range{}, nil
+		c.NetworkIPv6, c.NoMasquerade = nodenet.Range{}, nil
+	}
+	if isolated && !c.Balance || !joins {
+		c.Network = nodenet.Range{}
 	}
 	return c
 }

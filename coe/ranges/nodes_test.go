@@ -12,7 +12,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// TestNodesOfBackends: nodes lead to services if the backend has none, and only without isolation.
+// TestNodesOfBackends: nodes lead to services if the backend has none. In isolated namespaces they have an address for it, and no
+// management port.
 func TestNodesOfBackends(t *testing.T) {
 	cfg := ranges.NodesConfig{
 		Network:     nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")},
@@ -24,7 +25,11 @@ func TestNodesOfBackends(t *testing.T) {
 	require.False(t, cfg.For(without, false).HasIPv6(), "nodes lead to services of IPv4 only")
 	require.True(t, cfg.For(without, false).ManagementPorts())
 	require.Empty(t, cfg.For(without, false).Reserved, "OVN alone has links of its own")
-	require.False(t, cfg.For(without, true).Balance)
+	require.True(t, cfg.For(without, true).Balance)
+	require.Equal(t, cfg.Network, cfg.For(without, true).Network)
+	require.False(t, cfg.For(without, true).ManagementPorts())
+	require.False(t, cfg.For(with, true).Network.IsValid())
+	require.False(t, cfg.For(netvirt.NewKindSet(netvirt.KindNodePort), true).Balance, "the backend joins no nodes")
 	require.False(t, cfg.For(with, false).Balance)
 	require.True(t, cfg.For(with, false).HasIPv6())
 }

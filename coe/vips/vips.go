@@ -1,5 +1,5 @@
 // Package vips keeps which namespace owns each address of services (VIP): cluster addresses, external addresses with their ports, and
-// node ports. It says who keeps a claim from another one, and what the record of a claim is. It is memory only: its caller decides
+// node ports. It says who keeps a claim from another one, and what the record of a claim is. It writes nothing: its caller decides
 // which services may claim, and makes claims durable. Its rules:
 //
 //   - The first claim of a cluster address keeps it. An external claim of another namespace does not keep it from its claim.

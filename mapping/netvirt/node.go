@@ -97,8 +97,8 @@ func ManagementPortName(node netip.Addr) string { return "node:" + node.String()
 
 // NodePort is a node's own port in one of its elan-instances. The node's programs and the pods
 // of the elan-instance reach each other through it. It exists if the vpn-instance is isolated;
-// otherwise the node has a ManagementPort. If nodes lead pods to services (Limits.NodesBalance), a node has both: pods send
-// to services, and to what is outside the network, by the NodePort.
+// otherwise the node has a ManagementPort. If nodes lead pods to services (Limits.NodesBalance), pods send to services by the
+// NodePort. Without isolation a node then has both ports, and pods also send to what is outside the network by the NodePort.
 type NodePort struct {
 	ELAN string // the key; it names the node and the namespace
 	// Network is, with ELAN, the key of the Subnet whose gateway reaches Address; zero if the elan-instance has no Subnet
@@ -110,8 +110,11 @@ type NodePort struct {
 	// has no Subnet of IPv6, or Address is of IPv6.
 	IPv6        netip.Addr
 	NetworkIPv6 netip.Prefix
-	MAC         string // NodePortMAC(Address)
-	Chassis     string // host name of the node; empty lets any host bind the port
+	// Edge is the source of what the node leads to services of an isolated vpn-instance, which routes it to the port. EdgeGateway
+	// is the router's address for the port then. They are invalid if the node leads nobody by the port, or has a ManagementPort.
+	Edge, EdgeGateway netip.Addr
+	MAC               string // NodePortMAC(Address)
+	Chassis           string // host name of the node; empty lets any host bind the port
 }
 
 // PortAddress is an address of a NodePort, and the Subnet whose gateway reaches it.

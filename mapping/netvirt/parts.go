@@ -8,14 +8,14 @@ import (
 )
 
 // Parts is a model that is divided into parts, sorted by name. A part has the objects that attach an interface, an elan-instance and
-// what belongs to it alone, or a node; the part "" has all other objects. A part is never empty and never changed, only
+// what belongs to it alone, a node, or a RemoteGroup; the part "" has all other objects. A part is never empty and never changed, only
 // replaced, and Parts are never changed. So successive models share their equal parts, and the cost of a comparison depends
 // almost only on the parts that differ.
 type Parts []*Part
 
 // Part is the objects of one part.
 type Part struct {
-	Name string // of the interface, ELANPart, NodePart, or empty
+	Name string // of the interface, ELANPart, NodePart, GroupPart, or empty
 	Model
 	kinds KindSet
 }
@@ -31,6 +31,9 @@ func ELANPart(elan string) string { return noInterface + elan }
 
 // NodePart returns the name of the part of a node.
 func NodePart(node netip.Addr) string { return noInterface + node.String() }
+
+// GroupPart returns the name of the part of a RemoteGroup that is not that of a node.
+func GroupPart(name string) string { return noInterface + name }
 
 // Attaches reports whether the part has the objects that attach an interface.
 func (p *Part) Attaches() bool { return p.Name >= firstAttaching }
@@ -77,7 +80,10 @@ func (k Key) part() string {
 		acl, _, _ := strings.Cut(k.Name, " ")
 		return partOfNode(acl, ofNode)
 	case KindRemoteGroup:
-		return partOfNode(k.Name, groupOfNode)
+		if node := partOfNode(k.Name, groupOfNode); node != "" {
+			return node
+		}
+		return GroupPart(k.Name)
 	default:
 		return ""
 	}
@@ -96,35 +102,70 @@ func partOfNode(name, prefix string) string {
 func (m Model) Parts() Parts {
 	byName := map[string]Model{}
 	for k, o := range m {
-		add(byName, k, o)
+		modelOf(byName, k.part())[k] = o
 	}
 	return newParts(byName)
 }
 
 // ByScope divides the model by scope, and each scope into parts.
 func (m Model) ByScope() map[Scope]Parts {
-	byName := map[Scope]map[string]Model{}
+	d := NewDivision()
 	for k, o := range m {
-		scope := o.Scope()
-		if byName[scope] == nil {
-			byName[scope] = map[string]Model{}
-		}
-		add(byName[scope], k, o)
+		d.add(k, o)
 	}
-	out := make(map[Scope]Parts, len(byName))
-	for scope, models := range byName {
+	return d.ByScope()
+}
+
+// Division divides objects by scope, and each scope into parts. That is cheap if objects of one part are added one after another.
+type Division struct {
+	models map[Scope]map[string]Model // by name of the part
+	last   struct {
+		scope Scope
+		name  string
+		Model
+	}
+}
+
+// NewDivision returns a Division of no objects.
+func NewDivision() *Division { return &Division{models: map[Scope]map[string]Model{}} }
+
+// Add adds objects, and replaces objects with the same key.
+func (d *Division) Add(objects ...Object) {
+	for _, o := range objects {
+		d.add(o.Key(), o)
+	}
+}
+
+func (d *Division) add(k Key, o Object) {
+	scope, name := o.Scope(), k.part()
+	if d.last.Model == nil || d.last.name != name || d.last.scope != scope {
+		models := d.models[scope]
+		if models == nil {
+			models = map[string]Model{}
+			d.models[scope] = models
+		}
+		d.last.scope, d.last.name, d.last.Model = scope, name, modelOf(models, name)
+	}
+	d.last.Model[k] = o
+}
+
+// ByScope returns the parts of each scope.
+func (d *Division) ByScope() map[Scope]Parts {
+	out := make(map[Scope]Parts, len(d.models))
+	for scope, models := range d.models {
 		out[scope] = newParts(models)
 	}
 	return out
 }
 
-// add adds an object to the model of its part.
-func add(parts map[string]Model, k Key, o Object) {
-	name := k.part()
-	if parts[name] == nil {
-		parts[name] = Model{}
+// modelOf returns the model of a part.
+func modelOf(parts map[string]Model, name string) Model {
+	model := parts[name]
+	if model == nil {
+		model = Model{}
+		parts[name] = model
 	}
-	parts[name][k] = o
+	return model
 }
 
 func newParts(models map[string]Model) Parts {

@@ -175,7 +175,7 @@ func topNames(schema *yang.Schema) []string {
 	var names []string
 	for _, m := range schema.Modules {
 		for _, top := range m.Top {
-			if slices.Contains(readable, m.Name) {
+			if top.Config && slices.Contains(readable, m.Name) {
 				names = append(names, entry.ListName(top))
 			}
 		}
@@ -195,7 +195,7 @@ func parentOf(schema *yang.Schema, name string) *yang.Node {
 			continue
 		}
 		for _, top := range m.Top {
-			if child := top.Child(m.Name, local); child != nil && top.Name != local {
+			if child := top.Child(m.Name, local); top.Config && child != nil && top.Name != local {
 				return top
 			}
 		}
@@ -204,4 +204,4 @@ func parentOf(schema *yang.Schema, name string) *yang.Node {
 }
 
 // readable are the modules whose containers a plan reads.
-var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool", "k8s", "ietf-access-control-list", "coe-gateways"}
+var readable = []string{"pod", "service", "k8s-node", "dhcp_allocation_pool", "k8s", "ietf-access-control-list", "coe-gateways", "coe-agent"}

@@ -7,13 +7,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
 
 // Exposure is a port on which nodes answer, and where it leads.
-type Exposure = mapping.Exposure
+type Exposure = service.Exposure
 
 // Exposed is what nodes lead clients outside a cluster, and their own programs, to.
 type Exposed struct {
@@ -41,7 +41,7 @@ func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Expo
 	}
 	e := &Exposed{Addresses: map[netip.Addr]netvirt.NodeAddresses{}, Nodes: map[netip.Addr]netip.Addr{}, External: map[netip.Addr]netip.Addr{}}
 	for _, ns := range n.store.Namespaces() {
-		e.Ports = append(e.Ports, mapping.Exposures(n.store.View(ns), cfg.Mapping)...)
+		e.Ports = append(e.Ports, service.Exposures(n.store.View(ns), cfg.Mapping.ServiceSettings())...)
 	}
 	for _, k := range s.model.Keys() { // in order: of several nodes that report an ExternalIP the first one has it
 		if p, is := s.model[k].(netvirt.ManagementPort); is {

@@ -106,7 +106,7 @@ type journal map[string][]byte
 func (j journal) Load(context.Context) (map[string][]byte, error) { return maps.Clone(j), nil }
 func (journal) MaxOps() int                                       { return 1000 }
 
-// Commit implements ipam.Journal.
+// Commit implements journal.Journal.
 func (j journal) Commit(_ context.Context, puts map[string][]byte, deletes []string) error {
 	maps.Copy(j, puts)
 	for _, key := range deletes {

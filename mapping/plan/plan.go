@@ -96,7 +96,8 @@ func (c Config) in(layout ovn.Layout) Config {
 	return c
 }
 
-// Compute computes the plan of documents. Addresses and numbers that a bridge chose for a running
+// Compute computes the plan of documents. If the documents have chassis of nodes, agents have reported these alone. Otherwise an agent on
+// each node has reported one. Addresses and numbers that a bridge chose for a running
 // cluster, and that its objects do not have, can differ from the chosen ones here.
 func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, error) {
 	cfg = cfg.in(cfg.Layout)
@@ -114,7 +115,8 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 		waysBefore []Way
 	)
 	if cfg.Running != nil {
-		if before, err = n.put(ctx, &input{manifests: *cfg.Running}); err != nil {
+		reported := northbound.Batch{Entries: of(in.entries.Entries, northbound.Chassis)}
+		if before, err = n.put(ctx, &input{entries: reported, manifests: *cfg.Running}); err != nil {
 			return nil, fmt.Errorf("running cluster: %w", err)
 		}
 		p.Unaddressed = unaddressed(before.problems)
@@ -272,7 +274,9 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 		in.manifests.Put(tx)
 		tx.SetComplete(coe.Kubernetes)
 	})
-	n.reportChassis()
+	if len(of(in.entries.Entries, northbound.Chassis)) == 0 {
+		n.reportChassis()
+	}
 	pools := n.pools
 	if err := dhcppool.Validate(pools, !n.cfg.Mapping.Isolated()); err != nil {
 		return s, fmt.Errorf("plan pools: %w", err)
@@ -297,7 +301,7 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	return s, nil
 }
 
-// reportChassis puts a chassis for each node, as the agents of a running cluster report them.
+// reportChassis puts a chassis for each node, as agents report them.
 func (n *network) reportChassis() {
 	nodes := n.store.Nodes()
 	n.store.Update(func(tx *coe.Tx) {

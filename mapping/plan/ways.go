@@ -10,9 +10,9 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
-	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
+	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
 
 // Way is how clients outside the cluster reach an endpoint of a service.
@@ -127,7 +127,7 @@ func (n *network) ways(model netvirt.Model, of *manifest.Set) (all []Way, err er
 	for _, ns := range n.store.Namespaces() {
 		view := n.store.View(ns)
 		f.pods, f.services = podsByAddress(view), servicesByUID(view)
-		for _, e := range mapping.Exposures(view, n.cfg.Mapping) {
+		for _, e := range service.Exposures(view, n.cfg.Mapping.ServiceSettings()) {
 			all = append(all, f.waysBy(&e)...)
 		}
 		for _, v := range f.atOVN[ns] {
@@ -163,7 +163,7 @@ func podsByAddress(v coe.View) map[netip.Addr]*coe.Pod {
 
 // waysBy returns the ways by a port on which nodes answer. A node with a local endpoint is asked by its internal address of the
 // family of the endpoint.
-func (f *wayFinder) waysBy(e *mapping.Exposure) []Way {
+func (f *wayFinder) waysBy(e *service.Exposure) []Way {
 	way := asked{
 		Way:     Way{At: e.Address, Port: e.Port, Protocol: e.Protocol, Service: e.Namespace + "/" + e.Service.Name, Policy: "Cluster", Sees: SeesEdge},
 		sources: f.edges,

@@ -91,7 +91,7 @@ func (hung) Read(ctx context.Context) (netvirt.Model, error) {
 	return nil, ctx.Err()
 }
 
-// TestLookAtABackendThatHangs ends, says so, and does not keep a loop from being closed.
+// TestLookAtABackendThatHangs returns after a time, and does not keep a loop from being closed.
 func TestLookAtABackendThatHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -100,21 +100,88 @@ func TestLookAtABackendThatHangs(t *testing.T) {
 		begun := time.Now()
 		l.Look(t.Context())
 		require.Less(t, time.Since(begun), 15*time.Second)
-		require.Contains(t, l.Status().Peer.LastError, "deadline")
+		require.Equal(t, begun, l.Status().Looking)
+		require.False(t, l.Status().InSync)
 
-		<-time.After(lookInterval) // of the bubble's clock
+		waiting, cancel := context.WithCancel(t.Context())
+		cancel()
+		begun = time.Now()
+		l.Look(waiting) // who gives up need not wait
 		looked := make(chan struct{})
 		go func() { defer close(looked); l.Look(t.Context()) }()
-		waiting, cancel := context.WithCancel(t.Context())
-		waited := make(chan struct{})
 		synctest.Wait()
-		go func() { defer close(waited); l.Look(waiting) }()
-		cancel()
-		<-waited // who gives up need not wait for who looks
-		begun = time.Now()
 		l.Close()
 		<-looked
 		require.Zero(t, time.Since(begun))
-		l.Look(waiting)
+		l.Look(t.Context())
+		require.Zero(t, l.Status().Looking)
+		require.Zero(t, time.Since(begun))
+	})
+}
+
+// slow is a backend whose Read takes a time.
+type slow struct {
+	*world
+	takes time.Duration
+	reads int
+}
+
+func (s *slow) Read(ctx context.Context) (netvirt.Model, error) {
+	s.reads++
+	select {
+	case <-time.After(s.takes):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	return s.world.Read(ctx)
+}
+
+// TestLookAtALargeBackend: a client waits for some seconds, and the comparison goes on without it. Until it ends, the status has the
+// results of the one before and their age. Many requests cause one comparison.
+func TestLookAtALargeBackend(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.want("a", 2)
+		w.leader(t)
+		b := &slow{world: w, takes: 35 * time.Second}
+		l := reconcile.New(reconcile.Config{}, "slow", b, w.source(), reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+		first := time.Now()
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			l.Look(ctx)
+			cancel() // the request has ended
+			require.Equal(t, first, l.Status().Looking)
+			require.False(t, l.Status().InSync)
+		}
+		<-time.After(10 * time.Second)
+		require.True(t, l.Status().InSync)
+		require.Equal(t, first, l.Status().Compared)
+		require.Equal(t, 1, b.reads)
+
+		<-time.After(25 * time.Second)
+		l.Look(t.Context())
+		require.Equal(t, 1, b.reads, "comparisons take half of the time at most")
+		<-time.After(10 * time.Second)
+		second := time.Now()
+		w.want("b", 1)
+		l.Note("b")
+		l.Look(t.Context())
+		st := l.Status()
+		require.Equal(t, first, st.Compared)
+		require.Equal(t, second, st.Looking)
+		require.True(t, st.Peer.OK)
+		require.False(t, st.InSync, "it was noted since")
+		<-time.After(40 * time.Second)
+		require.Equal(t, second, l.Status().Compared)
+		require.False(t, l.Status().InSync, "the leader has not written")
+		w.leader(t)
+
+		<-time.After(time.Hour)
+		l.Look(t.Context())
+		<-time.After(40 * time.Second)
+		require.True(t, l.Status().InSync)
+		<-time.After(time.Hour)
+		require.False(t, l.Status().InSync, "that is too long ago")
+		l.Close()
 	})
 }

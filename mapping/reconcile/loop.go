@@ -100,11 +100,11 @@ type Loop struct {
 	// uncertain are the scopes that were not compared since absence means gone, or since the backend was read. The value
 	// is whether they are marked for that.
 	uncertain map[netvirt.Scope]bool
-	// looking holds one value while Look reads the backend; looked is the time of the last
-	// read.
-	looking chan struct{}
-	looked  time.Time
-	closed  chan struct{}
+	// looking is closed when the Look in progress ends, which began at lookSince; nil if none is.
+	// None starts before lookAgain. compared is when the last one began that has compared all.
+	looking                        chan struct{}
+	lookSince, lookAgain, compared time.Time
+	closed                         chan struct{}
 	// epoch counts how often known became false. A write that began in an earlier epoch does
 	// not make a scope in sync.
 	epoch uint64
@@ -126,7 +126,6 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 		rejected: map[netvirt.Key]rejection{},
 		scopes:   map[netvirt.Scope]*scopeStatus{},
 		peer:     PeerStatus{Name: name},
-		looking:  make(chan struct{}, 1),
 		closed:   make(chan struct{}),
 		written:  make(chan struct{}, 1),
 
@@ -282,7 +281,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, readLimit)
 	defer cancel()
 	begun := time.Now()
-	model, err := l.backend.Read(ctx)
+	have, err := readByScope(ctx, l.backend)
 	l.metrics.observe("read", begun, err)
 	if err != nil {
 		return 0, fmt.Errorf("read backend: %w", err)
@@ -292,7 +291,7 @@ func (l *Loop) read(ctx context.Context) (uint64, error) {
 	if l.epoch != epoch {
 		return 0, errChanged
 	}
-	l.have, l.known = model.ByScope(), true
+	l.have, l.known = have, true
 	for s := range l.have {
 		l.uncertain[s] = false
 	}

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"maps"
 	"sync/atomic"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -9,13 +10,14 @@ import (
 
 // Prefetch starts reading a backend before the first caller of Read asks, so that the
 // read overlaps the computation of the wanted model. The first Read returns the result,
-// or reads again if that failed. stop ends the reading, and returns when it has ended.
-func Prefetch(ctx context.Context, backend Backend) (prefetched Backend, stop func()) {
+// or reads again if that failed. ended is called when the reading has ended. stop ends it, and returns when it has ended.
+func Prefetch(ctx context.Context, backend Backend, ended func()) (prefetched Backend, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	p := &prefetch{Backend: backend, done: make(chan struct{})}
 	go func() {
 		defer close(p.done)
-		p.model, p.err = backend.Read(ctx)
+		defer ended()
+		p.have, p.err = readByScope(ctx, backend)
 	}()
 	stop = func() {
 		cancel()
@@ -30,10 +32,12 @@ func Prefetch(ctx context.Context, backend Backend) (prefetched Backend, stop fu
 type prefetch struct {
 	Backend
 	done  chan struct{}
-	model netvirt.Model
+	have  map[netvirt.Scope]netvirt.Parts
 	err   error
 	taken atomic.Bool
 }
+
+var _ Divided = &prefetch{}
 
 type observedPrefetch struct {
 	*prefetch
@@ -42,19 +46,29 @@ type observedPrefetch struct {
 
 // Read implements Backend.
 func (p *prefetch) Read(ctx context.Context) (netvirt.Model, error) {
+	have, err := p.ReadByScope(ctx)
+	model := netvirt.Model{}
+	for _, parts := range have {
+		maps.Copy(model, parts.Model())
+	}
+	return model, err
+}
+
+// ReadByScope implements Divided.
+func (p *prefetch) ReadByScope(ctx context.Context) (map[netvirt.Scope]netvirt.Parts, error) {
 	if p.taken.Swap(true) {
-		return p.Backend.Read(ctx)
+		return readByScope(ctx, p.Backend)
 	}
 	select {
 	case <-p.done:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	model, err := p.model, p.err
-	if p.model = nil; err != nil {
-		return p.Backend.Read(ctx)
+	have, err := p.have, p.err
+	if p.have = nil; err != nil {
+		return readByScope(ctx, p.Backend)
 	}
-	return model, nil
+	return have, nil
 }
 
 // Watch implements Backend. The prefetched model is dropped when the backend reports that

@@ -14,10 +14,14 @@ import (
 type Status struct {
 	// InSync is set if every source is complete, every acknowledged change of the datastore was
 	// marked, no scope is behind, and the backend has exactly what is wanted. A scope that was compared before the sources
-	// were complete must be compared again.
+	// were complete must be compared again. The results of a Look count for the interval at which a Loop that runs
+	// reads the backend again.
 	InSync   bool
 	Complete bool
 	Peer     PeerStatus
+	// Compared is when the Look began whose results these are. Looking is when the Look began that is in progress; zero if
+	// none is.
+	Compared, Looking time.Time
 	// ClaimError is why addresses cannot be chosen and recorded, or empty.
 	ClaimError string
 	Scopes     []ScopeStatus // sorted by scope
@@ -85,7 +89,7 @@ func (l *Loop) status() Status {
 	lag := l.lag()
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	st := Status{Complete: complete, Peer: l.peer, ClaimError: l.cfg.Claims.failure()}
+	st := Status{Complete: complete, Peer: l.peer, Compared: l.compared, Looking: l.lookSince, ClaimError: l.cfg.Claims.failure()}
 	for s, one := range l.scopes {
 		st.Scopes = append(st.Scopes, l.scopeStatus(s, one, lag[s]))
 	}
@@ -97,9 +101,12 @@ func (l *Loop) status() Status {
 	slices.SortFunc(st.Scopes, func(a, b ScopeStatus) int {
 		return strings.Compare(string(a.Scope), string(b.Scope))
 	})
-	st.InSync = complete && caughtUp && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && len(l.uncertain) == 0 && !l.differs()
+	st.InSync = complete && caughtUp && st.Peer.OK && st.ClaimError == "" && len(lag) == 0 && len(l.uncertain) == 0 && !l.differs() && !l.isOld()
 	return st
 }
+
+// isOld reports whether Look has found these results too long ago.
+func (l *Loop) isOld() bool { return !l.compared.IsZero() && time.Since(l.compared) > l.cfg.Resync }
 
 // differs reports whether Look found a scope of the backend that differs from the wanted one.
 func (l *Loop) differs() bool {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping"
+	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
 
 // Services is the container coe-status:services.
@@ -55,7 +56,7 @@ func ServicesOf(store *coe.Store, s mapping.Settings) (out Services) {
 		if !store.HasServices(namespace) {
 			continue
 		}
-		for _, r := range mapping.Reaches(store.View(namespace), s) {
+		for _, r := range service.Reaches(store.View(namespace), s.ServiceSettings()) {
 			out.Services = append(out.Services, serviceOf(&r))
 		}
 	}
@@ -65,7 +66,7 @@ func ServicesOf(store *coe.Store, s mapping.Settings) (out Services) {
 // atNodes reports whether the address of an exposed port means every address of the nodes.
 func atNodes(a netip.Addr) bool { return !a.IsValid() || a.IsUnspecified() }
 
-func serviceOf(r *mapping.Reach) Service {
+func serviceOf(r *service.Reach) Service {
 	out := Service{
 		UID: r.Service.UID, Namespace: r.Service.Namespace, Name: r.Service.Name, Cluster: r.Cluster, Ready: r.Ready, Draining: r.Draining,
 	}

@@ -51,6 +51,9 @@ type Backend struct {
 	Connected *bool  `json:"connected,omitempty"` // nil before the first request
 	Since     string `json:"since,omitempty"`
 	LastError string `json:"last-error,omitempty"`
+	// Compared is when the comparison began whose results a standby reports. Comparing is when one began that is in progress.
+	Compared  string `json:"compared,omitempty"`
+	Comparing string `json:"comparing-since,omitempty"`
 }
 
 // Filled is the state of a backend that is filled beside the one that serves.
@@ -100,7 +103,7 @@ type Problem struct {
 func FromLoop(st reconcile.Status) Status {
 	out := Status{
 		InSync: st.InSync, Complete: st.Complete, ClaimsError: st.ClaimError,
-		Backend: backendOf(st.Peer), Problems: problemsOf(st),
+		Backend: backendOf(st), Problems: problemsOf(st),
 	}
 	for _, s := range st.Scopes {
 		out.Scopes = append(out.Scopes, scopeOf(s))
@@ -111,7 +114,7 @@ func FromLoop(st reconcile.Status) Status {
 // FilledOf returns the status of the loop of a backend that is filled beside the active one.
 // It has only the problems of what this backend rejects: Status has the problems of the mapping.
 func FilledOf(st reconcile.Status) Filled {
-	out := Filled{Backend: backendOf(st.Peer), InSync: st.InSync}
+	out := Filled{Backend: backendOf(st), InSync: st.InSync}
 	for _, s := range st.Scopes {
 		if !s.InSync {
 			out.Behind++
@@ -123,8 +126,9 @@ func FilledOf(st reconcile.Status) Filled {
 	return out
 }
 
-func backendOf(peer reconcile.PeerStatus) Backend {
-	out := Backend{Name: peer.Name, Since: Time(peer.Since), LastError: peer.LastError}
+func backendOf(st reconcile.Status) Backend {
+	peer := st.Peer
+	out := Backend{Name: peer.Name, Since: Time(peer.Since), LastError: peer.LastError, Compared: Time(st.Compared), Comparing: Time(st.Looking)}
 	if !peer.Since.IsZero() {
 		out.Connected = &peer.OK
 	}

@@ -200,6 +200,8 @@ func (d *Datastore) start(ctx context.Context) error {
 	d.done.Go(func() { d.watch(run) })
 	if d.Shared() {
 		d.done.Go(func() { d.keepVerifying(run) })
+	} else {
+		d.done.Go(func() { d.boundPast(run) })
 	}
 	return nil
 }

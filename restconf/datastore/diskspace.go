@@ -100,6 +100,9 @@ func (d *Datastore) made(ctx context.Context, since int64, ops []clientv3.Op) (r
 
 // send is one call to etcd. For an operation by itself it has a cheaper one.
 func (d *Datastore) send(ctx context.Context, compares []clientv3.Cmp, ops []clientv3.Op) (revision int64, made bool, err error) {
+	if d.server != nil {
+		d.server.past.note(ops, d.server.etcd.Server.Backend().SizeInUse())
+	}
 	if len(compares) == 0 && len(ops) == 1 && ops[0].IsPut() {
 		resp, err := d.client.Do(ctx, ops[0])
 		if err != nil {

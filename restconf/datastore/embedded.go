@@ -16,6 +16,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 )
@@ -29,21 +30,23 @@ const (
 	// than the body that it came in may a transaction become.
 	txnGrowth   = 24
 	txnOverhead = 1 << 20
-	// The revisions that are kept for watches to resume from.
-	keptRevisions = "10000"
 	// A cluster of one elects itself: it need not wait as one in a network must. But it has to
 	// have read what it holds of its log by then: raft looks for changes of its members there
 	// when it stands for election, and panics where etcd, which goes on beside it, has dropped
 	// entries that raft takes for unread. So nothing shortens the wait at a start.
 	heartbeatMs = 20
 	electionMs  = 100
-	// etcd keeps the requests since its last snapshot in memory, and reads them into
-	// it at a start, and some before it for members that lag. There are none (it takes 0
-	// for its default), and a request may be as large as a body.
+	// etcd reads the requests since its last snapshot into memory at a start, and some before
+	// it for members that lag. There are none (it takes 0 for its default), and a request may
+	// be as large as a body.
 	snapshotCount   = 1000
 	catchUpEntries  = 1
 	snapshotTimeout = time.Second
 	noLease         = math.MaxInt64
+	// The log is a chain of files of segmentBytes, and two files more: the next one, and one that
+	// has no request since the last snapshot. etcd's default is 64 MB.
+	segmentBytes = 8 << 20
+	keptSegments = 1
 )
 
 // embedded is an etcd of one member inside this process. It listens nowhere:
@@ -52,6 +55,7 @@ type embedded struct {
 	etcd *embed.Etcd
 	lock *os.File
 	dir  string
+	past *past
 }
 
 // embeddedTxnOps is how many operations one body of at most limit bytes can need.
@@ -65,11 +69,12 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	if err != nil {
 		return nil, err
 	}
+	shortenSegments()
 	etcd, err := embed.StartEtcd(embeddedConfig(cfg))
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err), lock.Close())
 	}
-	e := &embedded{etcd, lock, cfg.Dir}
+	e := &embedded{etcd, lock, cfg.Dir, newPast()}
 	select {
 	case <-etcd.Server.ReadyNotify():
 		return e, nil
@@ -80,6 +85,9 @@ func startEmbedded(ctx context.Context, cfg Config) (*embedded, error) {
 	}
 	return nil, errors.Join(fmt.Errorf("start the embedded etcd in %s: %w", cfg.Dir, err), e.Close())
 }
+
+// shortenSegments sets the size of a file of the log. etcd has it in a variable of the package.
+var shortenSegments = sync.OnceFunc(func() { wal.SegmentSizeBytes = segmentBytes })
 
 // lockDir makes sure that no other process has dir. etcd itself would wait for
 // it without a word.
@@ -111,13 +119,15 @@ func embeddedConfig(cfg Config) *embed.Config {
 	c.MaxTxnOps = uint(cfg.MaxTxnOps)
 	c.MaxRequestBytes = uint(min(cfg.BodyLimit*txnGrowth+txnOverhead, math.MaxInt32))
 	c.SnapshotCount, c.SnapshotCatchUpEntries = snapshotCount, catchUpEntries
-	c.AutoCompactionMode = embed.CompactorModeRevision
-	c.AutoCompactionRetention = keptRevisions
+	c.MaxWalFiles = keptSegments
 	c.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.New(newZapCore(cfg.Log)))
 	return c
 }
 
 func (e *embedded) client() *clientv3.Client { return v3client.New(e.etcd.Server) }
+
+// revision returns the last revision.
+func (e *embedded) revision() int64 { return e.etcd.Server.KV().Rev() }
 
 // watchFrom is what a watch of the client is, without the goroutines that a server and
 // a client hand events on between them: every writer waits for its event.
@@ -148,8 +158,8 @@ func (e *embedded) watchFrom(ctx context.Context, prefix string, revision int64,
 // snapshot makes as many requests that change nothing as it takes for etcd to make a
 // snapshot: so the next start has none to read that are large. Where that fails it
 // has. (etcd's own ForceSnapshot races with requests.)
-func (e *embedded) snapshot() {
-	ctx, cancel := context.WithTimeout(context.Background(), snapshotTimeout)
+func (e *embedded) snapshot(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	var all sync.WaitGroup
 	for range snapshotCount + 1 {
@@ -161,7 +171,7 @@ func (e *embedded) snapshot() {
 // Close stops etcd and then lets go of the directory.
 func (e *embedded) Close() error {
 	if free, err := e.free(); err == nil && free >= reserve {
-		e.snapshot()
+		e.snapshot(context.Background())
 	}
 	e.etcd.Close()
 	return e.lock.Close()

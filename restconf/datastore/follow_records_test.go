@@ -99,6 +99,45 @@ func TestFollowRecords(t *testing.T) {
 	})
 }
 
+// The records that a leader has read once are the result of the first Load of each prefix, and the first snapshot of a follower.
+func TestReadRecords(t *testing.T) {
+	both(t, func(t *testing.T, d *Datastore, _ shapes) {
+		leader := lead(t, d)
+		commit(t, leader.Records("chosen"), map[string]string{"a": "1", "gone": "1"})
+		commit(t, leader.Records("confirmed"), map[string]string{"b": "1"})
+		all, err := leader.ReadRecords(t.Context())
+		require.NoError(t, err)
+		chosen, none := all.Records("chosen"), all.Records("chose")
+		load := func(r *Records) map[string]string {
+			loaded, err := r.Load(t.Context())
+			require.NoError(t, err)
+			texts := map[string]string{}
+			for name, value := range loaded {
+				texts[name] = string(value)
+			}
+			return texts
+		}
+		require.Equal(t, map[string]string{"a": "1", "gone": "1"}, load(chosen))
+		require.Empty(t, load(none))
+		commit(t, chosen, map[string]string{"a": "2", "last": "1"}, "gone")
+		require.Equal(t, map[string]string{"a": "2", "last": "1"}, load(chosen), "the second Load")
+		follower := &ledger{t: t}
+		require.ErrorIs(t, all.Follow(t.Context(), func(b RecordBatch) error {
+			if follower.apply(b); b.Snapshot {
+				require.Equal(t, "1", follower.state["chosen/a"])
+				require.Equal(t, "1", follower.state["chosen/gone"])
+			}
+			if follower.state["chosen/last"] != "" {
+				return errSeen
+			}
+			return nil
+		}), errSeen)
+		require.Equal(t, 1, follower.snapshots)
+		delete(follower.state, HistoryRecord)
+		require.Equal(t, map[string]string{"chosen/a": "2", "chosen/last": "1", "confirmed/b": "1"}, follower.state)
+	})
+}
+
 // Where etcd has dropped the history, a snapshot says what there is.
 func TestFollowRecordsAfterCompaction(t *testing.T) {
 	s := newShapes()

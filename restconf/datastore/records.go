@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -14,6 +15,7 @@ import (
 type Records struct {
 	leader *Leadership
 	prefix string
+	read   atomic.Pointer[AllRecords] // what the first Load returns; nil: Load reads
 }
 
 // Records opens the records under prefix, for example "leases", for as long as l
@@ -27,6 +29,9 @@ func (r *Records) MaxOps() int { return r.leader.d.cfg.MaxTxnOps }
 
 // Load reads all records, as they are at one revision.
 func (r *Records) Load(ctx context.Context) (map[string][]byte, error) {
+	if read := r.read.Swap(nil); read != nil {
+		return read.under(r.prefix), nil
+	}
 	records := map[string][]byte{}
 	_, err := r.leader.d.scan(ctx, r.prefix, func(kv *mvccpb.KeyValue) {
 		records[strings.TrimPrefix(string(kv.Key), r.prefix)] = kv.Value

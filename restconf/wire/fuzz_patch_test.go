@@ -23,6 +23,7 @@ func FuzzReadPatch(f *testing.F) {
 		`<edit><edit-id>2</edit-id><operation>move</operation><target>/a</target><point>/b=%2F</point><where>after</where></edit></yang-patch>`))
 	f.Add(true, []byte(`<y:yang-patch xmlns:y="`+PatchSpace+`"><y:patch-id> a<!-- b --><![CDATA[&]]></y:patch-id><y:comment/></y:yang-patch>`))
 	f.Add(false, []byte(`{"ietf-yang-patch:yang-patch":{"patch-id":null,"comment":"","edit":[{"edit-id":"\u0000"}]}}`))
+	f.Add(false, []byte(`{"ietf-yang-patch:yang-patch":{"patch-id":null,"comment":"","edit":[{"edit-id":"\ufffd\u0000"}]}}`))
 	f.Fuzz(func(t *testing.T, inXML bool, body []byte) {
 		read := readPatchJSON
 		if inXML {
@@ -72,8 +73,8 @@ func patchInXML(p Patch) (out []byte, ok bool) {
 	ok = true
 	element := func(name, text string) {
 		var escaped bytes.Buffer
-		_ = xml.EscapeText(&escaped, []byte(text)) // writing to a buffer doesn't fail
-		ok = ok && (strings.Contains(text, "\ufffd") || !strings.Contains(escaped.String(), "\ufffd"))
+		_ = xml.EscapeText(&escaped, []byte(text))                                            // writing to a buffer doesn't fail
+		ok = ok && strings.Count(text, "\ufffd") == strings.Count(escaped.String(), "\ufffd") // it replaces what XML has no character for
 		b.WriteString("<" + name + ">" + escaped.String() + "</" + name + ">")
 	}
 	b.WriteString(`<yang-patch xmlns="` + PatchSpace + `">`)

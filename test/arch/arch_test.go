@@ -28,11 +28,13 @@ var rules = map[string]rule{
 	"coe/nodenet":                 {nil, nil, "computes addresses; a leaf"},
 	"coe":                         {[]string{"coe/nodenet"}, nil, "entities know no protocol"},
 	"coe/physical":                {[]string{"coe"}, nil, "settings and what pods lack; keeps nothing"},
-	"coe/vips":                    {[]string{"coe"}, nil, "memory only; its caller makes claims durable"},
+	"coe/vips":                    {[]string{"coe"}, nil, "writes nothing; its caller makes claims durable"},
+	"coe/chassis":                 {[]string{"coe"}, nil, "pure: decides from what it is given"},
+	"coe/journal":                 {[]string{"coe", "mapping/netvirt"}, []string{"github.com/go-json-experiment/json"}, "records of choices and the facts they are; makes no choice"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
 	"coe/ranges":                  {[]string{"coe", "coe/nodenet", "coe/physical", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
-	"coe/ipam":                    {[]string{"coe", "coe/ranges", "coe/vips", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
+	"coe/ipam":                    {[]string{"coe", "coe/chassis", "coe/journal", "coe/ranges", "coe/vips", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
@@ -53,8 +55,9 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/gateway", "mapping/netvirt"}, []string{"go4.org/netipx"}, "pure"},
+	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/gateway", "mapping/netvirt", "mapping/service"}, []string{"go4.org/netipx"}, "pure"},
 	"mapping/gateway":           {[]string{"coe", "coe/nodenet", "mapping/netvirt"}, nil, "pure; knows neither services nor policies"},
+	"mapping/service":           {[]string{"coe", "mapping/gateway", "mapping/netvirt"}, nil, "pure; knows neither how pods are mapped nor policies"},
 	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
 	"mapping/policy/policytest": {nil, []string{"k8s.io/api", "k8s.io/apimachinery"}, "random policies for tests; judges nothing"},
 	"mapping/reconcile": {
@@ -65,12 +68,12 @@ var rules = map[string]rule{
 	"mapping/plan": {
 		[]string{
 			"coe", "coe/ipam", "coe/ranges", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn", "mapping/backend/ovn/nb",
-			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "yang",
+			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "mapping/service", "yang",
 		}, nil,
 		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
 	},
 	"mapping/status": {
-		[]string{"coe", "mapping", "mapping/netvirt", "mapping/reconcile", "mapping/trace"}, nil,
+		[]string{"coe", "mapping", "mapping/netvirt", "mapping/reconcile", "mapping/service", "mapping/trace"}, nil,
 		"the trees of coe-status, for server and command line; knows no HTTP",
 	},
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
@@ -89,9 +92,13 @@ var rules = map[string]rule{
 		"reads and writes rows; knows neither the database nor the meaning of the rows",
 	},
 	"mapping/backend/odl": {
-		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/reads"},
-		[]string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
+		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller", "mapping/backend/reads"},
+		[]string{"github.com/go-json-experiment/json"},
 		"backends know neither Kubernetes nor coe",
+	},
+	"mapping/backend/odl/controller": {
+		[]string{"mapping/backend/odl/codec"}, []string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
+		"sends requests and reads answers; knows no model",
 	},
 	"mapping/backend/odl/codec": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"}, []string{"github.com/go-json-experiment/json"},
@@ -116,6 +123,11 @@ var rules = map[string]rule{
 		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
+	"cni/policyroute": {
+		[]string{"cni/links"},
+		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"a part of the agent; knows neither the bridge nor the switch",
+	},
 	"cni/healthchecks": {
 		[]string{"cni/links"},
 		[]string{"github.com/vishvananda/netns"},
@@ -127,7 +139,7 @@ var rules = map[string]rule{
 		"a part of the agent; knows neither the stream of the node nor packets",
 	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/uplink"},
+		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
@@ -140,7 +152,7 @@ var rules = map[string]rule{
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
-		[]string{"cni/call", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
+		[]string{"cni/call", "cni/daemons", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",
@@ -148,7 +160,7 @@ var rules = map[string]rule{
 		"a process of its own on each node: knows the bridge only through cni/uplink",
 	},
 	"cni/doctor": {
-		[]string{"cni/agent", "cni/call", "cni/links", "cni/nic", "cni/ovs", "cni/unixctl", "cni/uplink"},
+		[]string{"cni/agent", "cni/call", "cni/daemons", "cni/links", "cni/nic", "cni/ovs", "cni/unixctl", "cni/uplink"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
@@ -200,7 +212,8 @@ var rules = map[string]rule{
 	"restconf/xpath": {[]string{"yang"}, nil, "judges data; knows neither streams nor HTTP"},
 	"coe/egress":     {[]string{"coe", "mapping/netvirt"}, []string{"github.com/prometheus/client_golang"}, "decides where egress addresses are; its journal, the nodes and the network are interfaces"},
 	"coe/agentstream": {
-		[]string{"coe", "coe/egress", "coe/nodenet", "coe/physical", "mapping/netvirt", "restconf/stream"}, nil,
+		[]string{"coe", "coe/egress", "coe/nodenet", "coe/physical", "mapping/netvirt", "restconf/stream"},
+		[]string{"github.com/go-json-experiment/json"},
 		"turns leases into records for agents; knows neither where records are stored nor how streams are served",
 	},
 	"restconf": {
@@ -211,9 +224,9 @@ var rules = map[string]rule{
 	"restconf/client": {[]string{"yang", "restconf/stream", "restconf/wire"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
 	"cmd/bridge": {
 		[]string{
-			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "dhcppool",
+			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/journal", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "coe/vips", "dhcppool",
 			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
-			"mapping/plan", "mapping/reconcile", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
+			"mapping/plan", "mapping/reconcile", "mapping/service", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},
 		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/dynamic", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},
 		"wiring of the bridge; parses no flags, and knows no file formats",
@@ -225,7 +238,7 @@ var rules = map[string]rule{
 			"cmd/coe-bridge/connectivity", "cmd/coe-bridge/flags", "cmd/coe-bridge/node", "cmd/coe-bridge/output", "cmd/coe-bridge/passwd",
 			"cmd/coe-bridge/plan", "cmd/coe-bridge/policy", "cmd/coe-bridge/remote", "cmd/coe-bridge/serve",
 		},
-		[]string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		[]string{"github.com/go-logr/logr", "github.com/spf13/cobra", "github.com/spf13/pflag", "k8s.io/klog"},
 		"the root command; knows only its commands",
 	},
 	"cmd/coe-bridge/flags": {

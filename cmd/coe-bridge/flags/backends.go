@@ -44,7 +44,7 @@ func (f *Backends) Register(cmd *cobra.Command) {
 
 // RegisterSouthbound adds --ovn-sb to a command.
 func (f *Backends) RegisterSouthbound(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.ovnSB, "ovn-sb", "", "OVN southbound database, only to follow how far OVN is with each pod: as --ovn-nb, with the same certificate; empty for less detail in trace and metrics")
+	cmd.Flags().StringVar(&f.ovnSB, "ovn-sb", "", "OVN southbound database, to follow how far OVN is with each pod and by which names it has the nodes: as --ovn-nb, with the same certificate; empty for less detail in trace and metrics")
 }
 
 // RegisterLayout adds --ovn-layout to a command.

@@ -60,6 +60,7 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	if f.backend == ovs.OVN {
 		running.Go(func() { p.ovs.KeepPhysical(needed, p.physical) })
 		running.Go(func() { p.agent.KeepChassis(needed) })
+		running.Go(func() { p.agent.KeepDirect(needed) })
 	}
 	running.Go(func() { p.files.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })

@@ -55,6 +55,10 @@ network policies admit. Give the settings of the bridge, such as --pool and
 --external-addresses: pods whose address is in no pool are no endpoints. Gateways of OVN
 are read from files alone, as coe-bridge get gateways --documents prints them.
 
+plan counts rows and flows as if the agents of all nodes had reported their chassis. If
+some have not, give what was reported: a file with the answer to
+GET /rests/data/coe-agent:chassis.
+
 With --ovn-layout and --only layout, plan prints what a change to that layout from the
 other one costs OVN: rows, logical flows (an estimate) and blocks of addresses before the
 change, right after it, and when all pods have been created again; how many pods fit the

@@ -62,15 +62,20 @@ func reasons(st *status.Status) map[string][]coe.Reason {
 	return reasons
 }
 
-// backendTrouble says why a backend is not reached; empty while it answers.
+// backendTrouble says why a backend is not reached, and how old the answer is if a standby still
+// reads a large backend; empty while it answers.
 func backendTrouble(b status.Backend) string {
 	switch {
+	case b.Connected == nil && b.Comparing != "":
+		return fmt.Sprintf("\nbackend %s is being read since %s; ask again later", b.Name, b.Comparing)
 	case b.Connected == nil:
 		return fmt.Sprintf("\nbackend %s has not been asked yet", b.Name)
-	case *b.Connected:
-		return ""
+	case !*b.Connected:
+		return fmt.Sprintf("\nbackend %s has not answered since %s: %s", b.Name, b.Since, output.OneLine(b.LastError))
+	case b.Comparing != "":
+		return fmt.Sprintf("\nbackend %s is being read since %s; this is what it had at %s", b.Name, b.Comparing, b.Compared)
 	}
-	return fmt.Sprintf("\nbackend %s has not answered since %s: %s", b.Name, b.Since, output.OneLine(b.LastError))
+	return ""
 }
 
 func filledTitle(f status.Filled) string {

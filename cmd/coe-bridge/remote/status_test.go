@@ -32,6 +32,21 @@ func TestUnconfirmed(t *testing.T) {
 	}, unconfirmed(&st))
 }
 
+// TestBackendTrouble: the status says why a backend is not reached, and that the answer of a standby is old.
+func TestBackendTrouble(t *testing.T) {
+	yes, no := true, false
+	for want, b := range map[string]status.Backend{
+		"":                                     {Name: "ovn", Connected: &yes, Compared: "1"},
+		"\nbackend ovn has not been asked yet": {Name: "ovn"},
+		"\nbackend ovn is being read since 2; ask again later":             {Name: "ovn", Comparing: "2"},
+		"\nbackend ovn is being read since 2; this is what it had at 1":    {Name: "ovn", Connected: &yes, Compared: "1", Comparing: "2"},
+		"\nbackend ovn has not answered since 1: connection refused":       {Name: "ovn", Connected: &no, Since: "1", LastError: "connection refused"},
+		"\nbackend ovn has not answered since 1: connection refused again": {Name: "ovn", Connected: &no, Since: "1", LastError: "connection refused again", Comparing: "2"},
+	} {
+		require.Equal(t, want, backendTrouble(b))
+	}
+}
+
 // TestStandbyKnowsLess: a standby says so, because only the leader knows why an address cannot be chosen.
 func TestStandbyKnowsLess(t *testing.T) {
 	require.Empty(t, standbyNote(&status.Status{Leads: true, Leader: "one"}))

@@ -215,6 +215,9 @@ func (w *World) nodePorts(m netvirt.Model) {
 		port := netvirt.NodePort{ // the last subnet wins
 			ELAN: subnet.ELAN, Network: subnet.Prefix, VPN: subnet.VPN, Address: node, MAC: netvirt.NodePortMAC(node), Chassis: "node",
 		}
+		if len(subnet.ELAN)%2 == 0 { // its node leads to services
+			port.Edge, port.EdgeGateway = netip.AddrFrom4([4]byte{100, 96, 0, node.AsSlice()[len(node.AsSlice())-1]}), netip.MustParseAddr("100.96.0.1")
+		}
 		for _, other := range m.Keys() {
 			if six, ok := m[other].(netvirt.Subnet); ok && six.ELAN == subnet.ELAN && six.Gateway.Is6() && node.Is4() {
 				port.NetworkIPv6, port.IPv6 = six.Prefix, netip.MustParseAddr("fd63::1")

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // aclservice has listeners of its own for access lists and for interfaces. If it reads of an
@@ -39,11 +40,11 @@ func (w *write) awaitKnown(ctx context.Context, all []*codec.Operation) error {
 // tagged returns the lists that have a tag.
 func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
 	separator := "/"
-	if s.dialect.equal {
+	if s.dialect.Equal {
 		separator = "="
 	}
 	known := map[string]bool{}
-	err := s.send(ctx, s.request(http.MethodGet, s.dialect.data+tags+separator+tagPool, nil), func(body io.Reader) error {
+	err := s.Send(ctx, s.request(http.MethodGet, s.dialect.Data+tags+separator+tagPool, nil), func(body io.Reader) error {
 		var answer map[string][]struct {
 			Entries []struct {
 				Key string `json:"id-key"`
@@ -61,8 +62,8 @@ func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
 		}
 		return nil
 	})
-	var answer *answerError
-	if errors.As(err, &answer) && (s.dialect.missing(answer) || answer.refuses()) {
+	var answer *controller.AnswerError
+	if errors.As(err, &answer) && (s.dialect.Missing(answer) || answer.Refuses()) {
 		return known, nil
 	}
 	return known, err
@@ -106,7 +107,7 @@ func (w *write) beforeSecured(ctx context.Context, o *codec.Operation, there cod
 	open.Secured, open.Groups = &off, nil
 	first := *o
 	first.Entry = &open
-	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[codec.Interfaces], o.Key()), w.body(codec.Interfaces, &first)), nil)
+	err := w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[codec.Interfaces], o.Key()), w.body(codec.Interfaces, &first)), nil)
 	return unlessRefused(err) // a refusal is found again, and recorded, with the whole entry
 }
 
@@ -114,17 +115,17 @@ func (w *write) beforeSecured(ctx context.Context, o *codec.Operation, there cod
 // says why.
 func (s *session) marksDeleted(ctx context.Context) (bool, error) {
 	rule := "/ace/probe"
-	if s.dialect.equal {
+	if s.dialect.Equal {
 		rule = "/ace=probe"
 	}
-	path := s.dialect.entry(&s.lists[codec.AccessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
-	err := s.send(ctx, s.request(http.MethodGet, path, nil), nil)
-	var answer *answerError
+	path := s.dialect.Entry(&s.lists[codec.AccessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
+	err := s.Send(ctx, s.request(http.MethodGet, path, nil), nil)
+	var answer *controller.AnswerError
 	switch {
 	case err == nil:
 		return true, nil
 	case !errors.As(err, &answer):
 		return false, err
 	}
-	return s.dialect.missing(answer) || strings.Contains(answer.message, "must be Container or List"), nil
+	return s.dialect.Missing(answer) || strings.Contains(answer.Message, "must be Container or List"), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -23,7 +24,7 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
 			for l, answer := range answers {
-				d := newDecoder(bytes.NewReader(answer))
+				d := controller.NewDecoder(bytes.NewReader(answer))
 				n := 0
 				require.NoError(b, members(d, func(string) error {
 					return members(d, func(string) error { return elements(d, &lists[l], func(codec.Entry) { n++ }) })

@@ -65,7 +65,7 @@ func (w *write) identify(ctx context.Context) error {
 	identity := strings.ToLower(rand.Text()[:identityLength])
 	body, err := json.Marshal(map[string][]topology{topologies.Module + ":" + topologies.Name: {{codec.Mark, []topologyNode{{identity}}}}})
 	if err == nil {
-		err = w.send(ctx, w.request(http.MethodPost, w.dialect.container(&topologies), body), nil)
+		err = w.Send(ctx, w.request(http.MethodPost, w.dialect.Container(&topologies), body), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("write the identity of the datastore: %w", err)

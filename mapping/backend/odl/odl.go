@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -97,7 +98,7 @@ func setDefault[T comparable](field *T, value T) {
 type Backend struct {
 	cfg    Config
 	urls   []string
-	client *client
+	client *controller.Client
 	log    *slog.Logger
 
 	// lock is a mutex that can be waited for until a context ends: locked while empty. It
@@ -134,7 +135,9 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	if cfg.Dialect != "" && !slices.Contains(Dialects(), cfg.Dialect) {
 		return nil, fmt.Errorf("OpenDaylight dialect %q: want one of %s", cfg.Dialect, strings.Join(Dialects(), ", "))
 	}
-	client, err := newClient(&cfg, log)
+	client, err := controller.New(controller.Config{
+		AuthFile: cfg.AuthFile, TLS: cfg.TLS, ConnectTimeout: cfg.ConnectTimeout, Parallel: cfg.Parallel, AnswerBytes: cfg.AnswerBytes, MayWrite: cfg.MayWrite,
+	}, log)
 	if err != nil {
 		return nil, err
 	}
@@ -145,6 +148,9 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	b.release()
 	return b, nil
 }
+
+// Dialects returns the valid values of Config.Dialect.
+func Dialects() []string { return controller.Dialects() }
 
 func checkURL(text string) error {
 	u, err := url.Parse(text)
@@ -165,7 +171,7 @@ func (b *Backend) Close() {
 	<-b.lock
 	b.setSession(nil)
 	b.mirror = nil
-	b.client.closeIdle()
+	b.client.CloseIdle()
 	b.release()
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // stateList is a list of the operational datastore.
@@ -57,42 +59,42 @@ type vpnMemberState struct {
 
 // stateRequest returns the request for a list of the operational datastore, or for the
 // entry with these keys.
-func (s *session) stateRequest(l stateList, keys ...string) request {
+func (s *session) stateRequest(l stateList, keys ...string) controller.Request {
 	first, next := "/", "/"
-	if s.dialect.equal {
+	if s.dialect.Equal {
 		first, next = "=", ","
 	}
-	url := s.base + s.dialect.operational + "/" + l.module + ":" + l.container
+	url := s.base + s.dialect.Operational + "/" + l.module + ":" + l.container
 	if len(keys) > 0 {
 		url += "/" + l.list
 	}
 	for i, key := range keys {
 		if i == 0 {
-			url += first + escape(key)
+			url += first + controller.Escape(key)
 		} else {
-			url += next + escape(key)
+			url += next + controller.Escape(key)
 		}
 	}
-	if s.dialect.state != "" {
-		url += "?" + s.dialect.state
+	if s.dialect.State != "" {
+		url += "?" + s.dialect.State
 	}
-	q := request{method: http.MethodGet, url: url, media: s.dialect.media, timeout: s.cfg.Timeout, small: true}
+	q := controller.Request{Method: http.MethodGet, URL: url, Media: s.dialect.Media, Timeout: s.cfg.Timeout, Small: true}
 	if len(keys) == 0 {
-		q.timeout, q.small = s.cfg.ReadTimeout, false
+		q.Timeout, q.Small = s.cfg.ReadTimeout, false
 	}
 	return q
 }
 
 // readState reads a list, or the entry with these keys; there is false if it does not exist.
 func readState[E any](ctx context.Context, s *session, l stateList, add func(E), keys ...string) (there bool, err error) {
-	err = s.send(ctx, s.stateRequest(l, keys...), func(body io.Reader) error {
+	err = s.Send(ctx, s.stateRequest(l, keys...), func(body io.Reader) error {
 		if err := decodeState(body, l, len(keys) == 0, add); err != nil {
 			return fmt.Errorf("read %s:%s: %w", l.module, l.container, err)
 		}
 		return nil
 	})
-	var answer *answerError
-	if errors.As(err, &answer) && (s.dialect.missing(answer) || s.dialect.opaque && answer.status == http.StatusInternalServerError) {
+	var answer *controller.AnswerError
+	if errors.As(err, &answer) && (s.dialect.Missing(answer) || s.dialect.Opaque && answer.Status == http.StatusInternalServerError) {
 		return false, nil
 	}
 	return err == nil, err
@@ -100,7 +102,7 @@ func readState[E any](ctx context.Context, s *session, l stateList, add func(E),
 
 // decodeState reads an answer with a list in its container, or with a single entry.
 func decodeState[E any](body io.Reader, l stateList, inContainer bool, add func(E)) error {
-	d := newDecoder(body)
+	d := controller.NewDecoder(body)
 	found := false
 	list := func(name string) error {
 		if !named(name, l.module, l.list) {

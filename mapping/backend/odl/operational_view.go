@@ -65,7 +65,7 @@ func (v *view) lacks(o netvirt.Object) string {
 		return cmp.Or(p.lacks(), p.lacksELAN(codec.NetworkName(o.Network)), unless(strings.Contains(p.addresses, addressOf(o.Address, o.MAC)), noAddress))
 	case netvirt.NodePort:
 		p := v.ports[o.Name()]
-		return cmp.Or(p.lacks(), p.lacksELAN(o.ELAN))
+		return cmp.Or(p.lacks(), p.lacksELAN(o.ELAN), unless(!o.Edge.IsValid() || strings.Contains(p.addresses, addressOf(o.Edge, o.MAC)), noAddress))
 	case netvirt.Interface:
 		return v.ports[o.Name].lacks()
 	case netvirt.InterfaceACL:
@@ -174,7 +174,7 @@ func (v *view) change(name string, change func(*port)) {
 
 // unsure returns the interfaces whose other state must be read: those with a new membership,
 // members that were not complete, and the awaited ones if they are few. The node's port in an
-// elan-instance is complete without addresses, because it is in no vpn-instance.
+// elan-instance is complete without addresses if it is in no vpn-instance.
 func (v *view) unsure(before *view, awaited []string) []string {
 	all := map[string]bool{}
 	for name, p := range v.ports {

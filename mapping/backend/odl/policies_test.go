@@ -4,8 +4,10 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"sync"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
@@ -76,10 +78,13 @@ func TestDependents(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	write(t, b, want)
 	changed := func(o netvirt.Object) (keys []string) {
+		var mu sync.Mutex // requests arrive at the same time
 		f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
 			if r.Method == http.MethodPut {
 				key, err := url.PathUnescape(path.Base(r.URL.EscapedPath()))
-				require.NoError(t, err)
+				assert.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
 				keys = append(keys, key)
 			}
 			return false

@@ -15,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // readAll reads all our entries.
@@ -93,7 +94,7 @@ func (a *absence) confirm(ready func() error) error {
 
 // parallel returns the maximum number of concurrent requests.
 func (s *session) parallel() int {
-	if s.dialect.together {
+	if s.dialect.Together {
 		return s.cfg.Parallel
 	}
 	return 1
@@ -101,23 +102,23 @@ func (s *session) parallel() int {
 
 // readList reads the entries of a list; there is false if its container does not exist.
 func (s *session) readList(ctx context.Context, l *codec.List, add func(codec.Entry)) (there bool, err error) {
-	q := s.request(http.MethodGet, s.dialect.container(l), nil)
-	q.timeout = s.cfg.ReadTimeout
-	err = s.send(ctx, q, func(body io.Reader) error {
+	q := s.request(http.MethodGet, s.dialect.Container(l), nil)
+	q.Timeout = s.cfg.ReadTimeout
+	err = s.Send(ctx, q, func(body io.Reader) error {
 		if err := decodeList(body, l, add); err != nil {
 			return fmt.Errorf("read %s: %w", l.Top(), err)
 		}
 		return nil
 	})
-	var answer *answerError
+	var answer *controller.AnswerError
 	switch {
 	case err == nil:
 		return true, nil
 	case !errors.As(err, &answer):
 		return false, err
-	case s.dialect.missing(answer):
+	case s.dialect.Missing(answer):
 		return false, nil
-	case s.dialect.opaque && answer.status == http.StatusInternalServerError:
+	case s.dialect.Opaque && answer.Status == http.StatusInternalServerError:
 		return false, s.makeContainer(ctx, l, err)
 	}
 	return false, err
@@ -127,7 +128,7 @@ func (s *session) readList(ctx context.Context, l *codec.List, add func(codec.En
 // the container did not exist; else the reading failed for another reason.
 func (s *session) makeContainer(ctx context.Context, l *codec.List, failure error) error {
 	body := fmt.Appendf(nil, "{%q:{}}", l.Top())
-	if err := s.send(ctx, s.request(http.MethodPost, s.dialect.data, body), nil); err != nil {
+	if err := s.Send(ctx, s.request(http.MethodPost, s.dialect.Data, body), nil); err != nil {
 		return errors.Join(failure, err)
 	}
 	return nil
@@ -136,17 +137,17 @@ func (s *session) makeContainer(ctx context.Context, l *codec.List, failure erro
 // readEntry reads an entry; it returns nil if there is none.
 func (s *session) readEntry(ctx context.Context, l *codec.List, key string) (codec.Entry, error) {
 	var found codec.Entry
-	q := s.request(http.MethodGet, s.dialect.entry(l, key), nil)
-	q.small = true
-	err := s.send(ctx, q, func(body io.Reader) error {
+	q := s.request(http.MethodGet, s.dialect.Entry(l, key), nil)
+	q.Small = true
+	err := s.Send(ctx, q, func(body io.Reader) error {
 		return decodeEntries(body, l, func(e codec.Entry) {
 			if e.Key() == key {
 				found = e
 			}
 		})
 	})
-	var answer *answerError
-	if errors.As(err, &answer) && s.dialect.missing(answer) {
+	var answer *controller.AnswerError
+	if errors.As(err, &answer) && s.dialect.Missing(answer) {
 		return nil, nil
 	}
 	return found, err
@@ -160,7 +161,7 @@ const fewEntries = 16
 // nil for a key without an entry.
 func (s *session) look(ctx context.Context, l *codec.List, keys []string) (map[string]codec.Entry, error) {
 	found := make(map[string]codec.Entry, len(keys))
-	if s.dialect.opaque || len(keys) > fewEntries {
+	if s.dialect.Opaque || len(keys) > fewEntries {
 		for _, k := range keys {
 			found[k] = nil
 		}
@@ -190,7 +191,7 @@ func (s *session) look(ctx context.Context, l *codec.List, keys []string) (map[s
 // decodeList reads a container with its list, one entry at a time, so that entries that are
 // not kept take no memory.
 func decodeList(body io.Reader, l *codec.List, add func(codec.Entry)) error {
-	d := newDecoder(body)
+	d := controller.NewDecoder(body)
 	found := false
 	err := members(d, func(name string) error {
 		if !named(name, l.Module, l.Container) {
@@ -209,7 +210,7 @@ func decodeList(body io.Reader, l *codec.List, add func(codec.Entry)) error {
 
 // decodeEntries reads the answer to a request for an entry.
 func decodeEntries(body io.Reader, l *codec.List, add func(codec.Entry)) error {
-	d := newDecoder(body)
+	d := controller.NewDecoder(body)
 	found := false
 	err := members(d, func(name string) error {
 		if !named(name, l.Module, l.Name) {
@@ -221,51 +222,16 @@ func decodeEntries(body io.Reader, l *codec.List, add func(codec.Entry)) error {
 	return finish(d, err, found, l.Module+":"+l.Name)
 }
 
-// newDecoder returns a decoder that fails if it would have to hold more than maxHeld bytes.
-func newDecoder(body io.Reader) *jsontext.Decoder {
-	f := &heldReader{body: body}
-	f.decoder = jsontext.NewDecoder(f, jsontext.AllowDuplicateNames(true))
-	return f.decoder
-}
-
-// maxHeld bounds the part of an answer that a decoder holds, in bytes: the largest value
-// that it reads as a whole.
-const maxHeld = 4 << 20
-
-// heldReader reads a body for a decoder, unless the decoder holds more than maxHeld.
-type heldReader struct {
-	body    io.Reader
-	decoder *jsontext.Decoder
-	read    int64
-}
-
-func (f *heldReader) Read(p []byte) (int, error) {
-	if f.read-f.decoder.InputOffset() > maxHeld {
-		return 0, errTooLong
-	}
-	n, err := f.body.Read(p)
-	f.read += int64(n)
-	return n, err
-}
-
 // finish checks that the answer has ended, and that it contained the requested data.
 func finish(d *jsontext.Decoder, err error, found bool, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := ended(d); err != nil {
+	if err := controller.Ended(d); err != nil {
 		return err
 	}
 	if !found {
 		return fmt.Errorf("the answer does not contain %s", name)
-	}
-	return nil
-}
-
-// ended returns an error if more data follows.
-func ended(d *jsontext.Decoder) error {
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return errors.New("the answer has data after its end")
 	}
 	return nil
 }

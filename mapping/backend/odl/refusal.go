@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // reject records that the controller will never accept the changes of an operation.
@@ -110,7 +111,7 @@ func (w *write) checkWritable(ctx context.Context) error {
 		return nil
 	}
 	w.forgetFailures()
-	var answer *answerError
+	var answer *controller.AnswerError
 	if errors.As(err, &answer) { // result must not take it for a refusal
 		err = errors.New(answer.Error())
 	}
@@ -141,7 +142,7 @@ func (w *write) probe(ctx context.Context) error {
 		full.Entry.Keep(there)
 	}
 	w.mirror.Touch(o.Unit)
-	err = w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[codec.AccessLists], o.Key()), w.body(codec.AccessLists, &full)), nil)
+	err = w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[codec.AccessLists], o.Key()), w.body(codec.AccessLists, &full)), nil)
 	if err == nil {
 		w.done(o, false)
 	}
@@ -152,8 +153,8 @@ func (w *write) probe(ctx context.Context) error {
 // transaction ends with that, so it must also have lasted.
 func (w *write) countsAsRefused(f failure) bool {
 	count := w.backend.failures[placeOf(f.operation)]
-	var answer *answerError
-	if errors.As(f.err, &answer) && answer.status == http.StatusConflict && count.last.Sub(count.first) < w.cfg.Conflict {
+	var answer *controller.AnswerError
+	if errors.As(f.err, &answer) && answer.Status == http.StatusConflict && count.last.Sub(count.first) < w.cfg.Conflict {
 		return false
 	}
 	return w.accepted > 0 && count.writes >= refusedWithOthers || count.writes >= refusedAlone

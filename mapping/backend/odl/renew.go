@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // renewWait and renewEach, for each entry, bound the wait until the controller has removed
@@ -184,7 +185,7 @@ func (w *write) membersOf(ctx context.Context, elans []string) (map[string][]str
 // unlessRefused returns nil for an answer that refuses the request: with some releases' RFC
 // 8040, such an answer means that the data does not exist. It returns other errors.
 func unlessRefused(err error) error {
-	if isRefusal(err) {
+	if controller.IsRefusal(err) {
 		return nil
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // errExternal is the error for a wanted entry that exists and belongs to another writer.
@@ -24,7 +25,7 @@ func (w *write) batches(l int, all []*codec.Operation) [][]*codec.Operation {
 	for _, o := range all {
 		n := len(w.body(l, o))
 		last := len(out) - 1
-		if last < 0 || !w.dialect.many || len(out[last]) >= w.cfg.BatchEntries || size+n > w.cfg.BatchBytes {
+		if last < 0 || !w.dialect.Many || len(out[last]) >= w.cfg.BatchEntries || size+n > w.cfg.BatchBytes {
 			out = append(out, nil)
 			last, size = last+1, 0
 		}
@@ -53,16 +54,16 @@ const entriesPerTimeout = 200
 // create creates entries in one request. If the controller refuses it, create reads the
 // entries, and halves the rest until it has found each entry that is refused.
 func (w *write) create(ctx context.Context, l int, all []*codec.Operation) error {
-	q := w.request(http.MethodPost, w.dialect.container(&w.lists[l]), w.body(l, all...))
-	q.timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
-	err := w.send(ctx, q, nil)
+	q := w.request(http.MethodPost, w.dialect.Container(&w.lists[l]), w.body(l, all...))
+	q.Timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
+	err := w.Send(ctx, q, nil)
 	if err == nil {
 		for _, o := range all {
 			w.done(o, true)
 		}
 		return nil
 	}
-	if !isRefusal(err) {
+	if !controller.IsRefusal(err) {
 		return err
 	}
 	rest, err := w.reread(ctx, l, all, err)
@@ -115,8 +116,8 @@ func keysOf(all []*codec.Operation) []string {
 // refuse records the refusal of one entry. A status of 500 may also be a failure of the controller, and 409 a conflict with another
 // transaction, for example with our own request that was not answered in time.
 func (w *write) refuse(ctx context.Context, o *codec.Operation, err error) error {
-	var answer *answerError
-	if errors.As(err, &answer) && (answer.status == http.StatusInternalServerError || answer.status == http.StatusConflict) {
+	var answer *controller.AnswerError
+	if errors.As(err, &answer) && (answer.Status == http.StatusInternalServerError || answer.Status == http.StatusConflict) {
 		return w.fail(ctx, o, err)
 	}
 	w.reject(o, err)
@@ -170,12 +171,12 @@ func (w *write) update(ctx context.Context, o *codec.Operation, there codec.Entr
 			return err
 		}
 	}
-	err := w.send(ctx, w.request(http.MethodPut, w.dialect.entry(&w.lists[o.List], o.Key()), w.body(o.List, &full)), nil)
+	err := w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[o.List], o.Key()), w.body(o.List, &full)), nil)
 	if err == nil {
 		w.done(o, true)
 		return nil
 	}
-	if !isRefusal(err) {
+	if !controller.IsRefusal(err) {
 		return err
 	}
 	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})
@@ -252,16 +253,16 @@ const (
 
 // erase deletes one entry.
 func (w *write) erase(ctx context.Context, o *codec.Operation) (end, error) {
-	err := w.send(ctx, w.request(http.MethodDelete, w.dialect.entry(&w.lists[o.List], o.Key()), nil), nil)
-	var answer *answerError
+	err := w.Send(ctx, w.request(http.MethodDelete, w.dialect.Entry(&w.lists[o.List], o.Key()), nil), nil)
+	var answer *controller.AnswerError
 	switch {
 	case err == nil:
 		return deleted, nil
 	case !errors.As(err, &answer):
 		return stays, err
-	case w.dialect.missing(answer):
+	case w.dialect.Missing(answer):
 		return absent, nil
-	case !answer.refuses():
+	case !answer.Refuses():
 		return stays, err
 	}
 	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})

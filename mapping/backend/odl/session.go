@@ -11,15 +11,16 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // session is a controller that is ready, with its dialect and form.
 type session struct {
-	*client
+	*controller.Client
 	cfg     *Config
 	base    string // its URL
-	dialect dialect
+	dialect controller.Dialect
 	lists   *[codec.ListCount]codec.List
 	form    codec.Form
 }
@@ -59,9 +60,9 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 
 // logConnected logs the controller if it is another one than before, or if none was ready.
 func (b *Backend) logConnected(s *session) {
-	if now := s.base + " " + s.dialect.name; now != b.logged {
+	if now := s.base + " " + s.dialect.Name; now != b.logged {
 		b.logged = now
-		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.name, "l3vpn", s.lists[codec.VPNInstances].Module)
+		b.log.Info("connected to OpenDaylight", "url", s.base, "dialect", s.dialect.Name, "l3vpn", s.lists[codec.VPNInstances].Module)
 	}
 }
 
@@ -83,7 +84,7 @@ func (b *Backend) setSession(s *session) {
 // mayLeave reports whether an error of a session can be one of this controller alone. With several, another one is tried even if
 // the controller answers each request: a member that is separated from its cluster answers 500, or has no data.
 func (b *Backend) mayLeave(err error) bool {
-	return !errors.Is(err, netvirt.ErrRejected) && (len(b.urls) > 1 || !isRefusal(err))
+	return !errors.Is(err, netvirt.ErrRejected) && (len(b.urls) > 1 || !controller.IsRefusal(err))
 }
 
 // discard drops the session; the next one is tried at the next URL. The caller holds the
@@ -100,7 +101,7 @@ func (b *Backend) discard() {
 func (b *Backend) discover(ctx context.Context, base string) (*session, []string, error) {
 	var failures []error
 	for _, d := range b.candidates() {
-		s := &session{client: b.client, cfg: &b.cfg, base: base, dialect: d}
+		s := &session{Client: b.client, cfg: &b.cfg, base: base, dialect: d}
 		modules, err := s.ready(ctx)
 		if err != nil {
 			failures = append(failures, err)
@@ -134,23 +135,23 @@ func (s *session) formOf(ctx context.Context, modules []string) (codec.Form, err
 		return codec.Nested, nil
 	}
 	l := &codec.ListsOf(codec.Moved)[codec.VPNInstances]
-	err := s.send(ctx, s.request(http.MethodGet, s.dialect.entry(l, "coe-bridge:probe")+"/ipv4-family", nil), nil)
-	var answer *answerError
+	err := s.Send(ctx, s.request(http.MethodGet, s.dialect.Entry(l, "coe-bridge:probe")+"/ipv4-family", nil), nil)
+	var answer *controller.AnswerError
 	switch {
 	case err != nil && !errors.As(err, &answer):
 		return codec.Nested, err
-	case err == nil || s.dialect.missing(answer):
+	case err == nil || s.dialect.Missing(answer):
 		return codec.Moved, nil
 	}
 	return codec.Flat, nil
 }
 
 // candidates returns the dialects to try.
-func (b *Backend) candidates() []dialect {
+func (b *Backend) candidates() []controller.Dialect {
 	if b.cfg.Dialect != "" {
-		return []dialect{dialectOf(b.cfg.Dialect)}
+		return []controller.Dialect{controller.DialectOf(b.cfg.Dialect)}
 	}
-	return []dialect{dialectOf(draft02), dialectOf(rfc8040)}
+	return []controller.Dialect{controller.DialectOf(controller.Draft02), controller.DialectOf(controller.RFC8040)}
 }
 
 // ready returns the modules that the controller serves. It fails if a needed module is
@@ -180,11 +181,11 @@ const libraryOfDraft, libraryOfRFC = "/restconf/modules", "ietf-yang-library:mod
 
 // modules returns the names of the modules that the controller serves.
 func (s *session) modules(ctx context.Context) ([]string, error) {
-	if s.dialect.name == draft02 {
-		names, _, err := s.library(ctx, libraryOfDraft, "application/yang.api+json, "+jsonOfDraft)
+	if s.dialect.Name == controller.Draft02 {
+		names, _, err := s.library(ctx, libraryOfDraft, "application/yang.api+json, "+controller.JSONOfDraft)
 		return names, err
 	}
-	names, prefixed, err := s.library(ctx, s.dialect.data+"/"+libraryOfRFC, jsonOfRFC)
+	names, prefixed, err := s.library(ctx, s.dialect.Data+"/"+libraryOfRFC, controller.JSONOfRFC)
 	if err == nil && s.cfg.Dialect == "" && s.lists == nil {
 		err = s.detect(ctx, prefixed)
 	}
@@ -195,19 +196,19 @@ func (s *session) modules(ctx context.Context) ([]string, error) {
 // answers a request for data that does not exist with an HTML page.
 func (s *session) detect(ctx context.Context, prefixed bool) error {
 	if !prefixed {
-		s.dialect = dialectOf(oxygen8040)
+		s.dialect = controller.DialectOf(controller.Oxygen8040)
 		return nil
 	}
-	absent := s.dialect.entry(&codec.ListsOf(codec.Nested)[codec.ELANInstances], "coe-bridge:probe")
-	err := s.send(ctx, s.request(http.MethodGet, absent, nil), nil)
-	var answer *answerError
+	absent := s.dialect.Entry(&codec.ListsOf(codec.Nested)[codec.ELANInstances], "coe-bridge:probe")
+	err := s.Send(ctx, s.request(http.MethodGet, absent, nil), nil)
+	var answer *controller.AnswerError
 	switch {
 	case err == nil:
 		return nil
 	case !errors.As(err, &answer):
 		return err
-	case answer.tag == "":
-		s.dialect = dialectOf(neon8040)
+	case answer.Tag == "":
+		s.dialect = controller.DialectOf(controller.Neon8040)
 	}
 	return nil
 }
@@ -215,8 +216,8 @@ func (s *session) detect(ctx context.Context, prefixed bool) error {
 // library reads a list of modules; prefixed reports whether the name at the top level has a
 // prefix.
 func (s *session) library(ctx context.Context, path, media string) (names []string, prefixed bool, err error) {
-	q := request{method: http.MethodGet, url: s.base + path, media: media, timeout: s.cfg.Timeout, small: true}
-	err = s.send(ctx, q, func(body io.Reader) error {
+	q := controller.Request{Method: http.MethodGet, URL: s.base + path, Media: media, Timeout: s.cfg.Timeout, Small: true}
+	err = s.Send(ctx, q, func(body io.Reader) error {
 		var answer map[string]struct {
 			Module []struct {
 				Name string `json:"name"`
@@ -237,10 +238,10 @@ func (s *session) library(ctx context.Context, path, media string) (names []stri
 }
 
 // request returns a request to the config datastore.
-func (s *session) request(method, path string, body []byte) request {
+func (s *session) request(method, path string, body []byte) controller.Request {
 	url := s.base + path
-	if method == http.MethodGet && s.dialect.query != "" {
-		url += "?" + s.dialect.query
+	if method == http.MethodGet && s.dialect.Query != "" {
+		url += "?" + s.dialect.Query
 	}
-	return request{method: method, url: url, media: s.dialect.media, body: body, timeout: s.cfg.Timeout}
+	return controller.Request{Method: method, URL: url, Media: s.dialect.Media, Body: body, Timeout: s.cfg.Timeout}
 }

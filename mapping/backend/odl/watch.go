@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // Bounds of the time between attempts to connect while watching.
@@ -107,10 +108,10 @@ func (b *Backend) probe(ctx context.Context) error {
 // hasBetter reports whether a controller with another dialect also has draft-02, which a
 // starting controller may offer later.
 func (b *Backend) hasBetter(ctx context.Context, s *session) bool {
-	if b.cfg.Dialect != "" || s.dialect.name == draft02 {
+	if b.cfg.Dialect != "" || s.dialect.Name == controller.Draft02 {
 		return false
 	}
-	better := &session{client: b.client, cfg: &b.cfg, base: s.base, dialect: dialectOf(draft02)}
+	better := &session{Client: b.client, cfg: &b.cfg, base: s.base, dialect: controller.DialectOf(controller.Draft02)}
 	_, err := better.ready(ctx)
 	return err == nil
 }

@@ -56,15 +56,25 @@ func flat(sets map[netvirt.Key]*ovsdb.RowSet) (rows []ovsdb.Row, links []ovsdb.L
 // loadRows returns the mirror that load builds from rows.
 func loadRows(t *testing.T, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
 	t.Helper()
-	m, err := load(testCodec, func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
-		for _, l := range links {
-			v.Link(l)
-		}
-		for _, r := range rows {
-			v.Row(r)
-		}
-		for _, t := range codec.ReadOrder {
-			read(t)
+	return loadInOrder(t, testCodec, codec.ReadOrder, rows, links)
+}
+
+// loadInOrder returns the mirror that load builds from rows whose tables are read in an order. The links of a table come first.
+func loadInOrder(t *testing.T, c codec.Codec, order []*ovsdb.Table, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
+	t.Helper()
+	m, err := load(c, func(v *ovsdb.Visitor, read func(*ovsdb.Table)) error {
+		for _, table := range order {
+			for _, l := range links {
+				if l.Table == table {
+					v.Link(l)
+				}
+			}
+			for _, r := range rows {
+				if r.Table == table {
+					v.Row(r)
+				}
+			}
+			read(table)
 		}
 		return nil
 	})
@@ -100,6 +110,24 @@ func FuzzCodec(f *testing.F) {
 		rows, links := flat(sets)
 		backendtest.Agree(t, model, loadRows(t, rows, links).model())
 	})
+}
+
+// TestManagementPortsLast: a group that looks up a management port is encoded when the port was read.
+func TestManagementPortsLast(t *testing.T) {
+	for seed := range uint64(50) {
+		model := randomModel(seed, 40)
+		rows, links := flat(encodeModel(model))
+		last := func(r ovsdb.Row) int {
+			if k, _ := testCodec.Marked(r); k.Kind == netvirt.KindManagementPort {
+				return 1
+			}
+			return 0
+		}
+		slices.SortStableFunc(rows, func(a, b ovsdb.Row) int { return last(a) - last(b) })
+		m := loadRows(t, rows, links)
+		backendtest.Agree(t, model, m.model())
+		require.Equal(t, m.model().ByScope(), m.byScope())
+	}
 }
 
 // FuzzDamage: rows that an external writer has changed are read without a failure, and

@@ -4,16 +4,19 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/nbrows"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
@@ -275,6 +278,58 @@ func TestDamage(t *testing.T) {
 	for _, table := range tables {
 		require.Empty(t, strings.TrimSpace(server.NBCtl(t, "--bare", "list", table)), table)
 	}
+}
+
+// TestRowsOfAnEarlierRelease: in a database from before decision 90, elan-instances and vpn-instances of the layout node are Port_Groups. Only these
+// objects differ from the wanted ones, so the interfaces of their pods stay confirmed. Further pods can be written before the groups are replaced.
+func TestRowsOfAnEarlierRelease(t *testing.T) {
+	byNode := func(c *ovn.Config) { c.Layout = ovn.LayoutNode }
+	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
+	b := open(t, server, byNode)
+	w := backendtest.NewWorld(7)
+	w.AddPods(10)
+	first := w.ModelFor(b)
+	write(t, b, first)
+	replaced := 0
+	rows, err := nbrows.Read(t.Context(), server.Endpoint(), "DHCP_Options")
+	require.NoError(t, err)
+	for _, row := range rows {
+		if row["cidr"] != "" {
+			continue // of a subnet
+		}
+		replaced++
+		ids := map[string]string{}
+		for _, pair := range row["external_ids"].([]any)[1].([]any) {
+			ids[pair.([]any)[0].(string)] = pair.([]any)[1].(string)
+		}
+		former := uuid.NewSHA1(uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00"), []byte(strings.Join(
+			[]string{"coe-bridge", "Port_Group", ids["coe-bridge/kind"], ids["coe-bridge/name"], ""}, "\x00")))
+		gone := map[string]any{"op": "delete", "table": "DHCP_Options", "where": []any{[]any{"_uuid", "==", row["_uuid"]}}}
+		_, err := nbrows.Transact(t.Context(), server.Endpoint(), gone, nbrows.Insert("Port_Group", map[string]any{
+			"_uuid": []any{"uuid", former.String()}, "name": fmt.Sprint("former", replaced), "external_ids": row["external_ids"],
+		}))
+		require.NoError(t, err)
+	}
+	require.Greater(t, replaced, 2)
+
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
+	differ := 0
+	for _, c := range netvirt.Diff(have, first) {
+		kind := c.Key().Kind
+		require.Contains(t, []netvirt.Kind{netvirt.KindELANInstance, netvirt.KindVPNInstance}, kind, "%s", c.Key())
+		require.NotNil(t, c.Old, "%s", c.Key())
+		differ++
+	}
+	require.Equal(t, replaced, differ)
+
+	w.AddPods(10)
+	want := w.ModelFor(b)
+	changes := netvirt.Diff(have, want)
+	require.NoError(t, b.Write(t.Context(), slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return c.Old != nil })))
+	write(t, b, want)
+	write(t, open(t, fresh, byNode), want)
+	require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
 }
 
 // TestDamageWaits: a write of creations only does not repair a damaged group, so that

@@ -3,7 +3,6 @@ package ovn
 import (
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/google/uuid"
 
@@ -30,8 +29,9 @@ func load(c codec.Codec, from source) (*mirror, error) {
 	l := &loading{
 		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
 		members: newMembers(), adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
+		standIns: map[netvirt.Key]struct{}{},
 	}
-	if err := from(&ovsdb.Visitor{Row: l.row, Link: l.link}, l.read); err != nil {
+	if err := l.follow(from); err != nil {
 		return nil, err
 	}
 	l.findDamaged()
@@ -46,23 +46,82 @@ func load(c codec.Codec, from source) (*mirror, error) {
 
 // loading is a mirror while it is read.
 type loading struct {
-	mu sync.Mutex
 	*mirror
 	// balances holds, by head, the sum of the rows and links of a group that were read,
 	// less the sum of the rows and links that its objects are encoded to.
 	balances map[netvirt.Key]ovsdb.Sum
 	links    map[uuid.UUID]ovsdb.Sum // by the row that is linked to
 	members  *members
-	// due holds the groups that were decoded from rows of a table, until the table is read.
+	// due holds the groups that are encoded when a table is read.
 	due     map[*ovsdb.Table][]netvirt.Key
+	ports   bool                          // switchPorts is read
 	adopted map[netvirt.Key]*ovsdb.RowSet // strays, by the group that has taken them over
 	damaged map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups
+	// standIns has the groups with a row that stands for another one.
+	standIns map[netvirt.Key]struct{}
+}
+
+// switchPorts is the table with most rows. It has the management ports, which groups of earlier tables may look up.
+var switchPorts = codec.Northbound.Table(nb.LogicalSwitchPortTable)
+
+// follow takes in all that a source shows. Rows are decoded on the goroutine of the source, and groups are encoded on this one.
+func (l *loading) follow(from source) error {
+	p := newPipe()
+	ended := make(chan error, 1)
+	go func() {
+		defer p.close()
+		ended <- from(&ovsdb.Visitor{
+			Row: func(r ovsdb.Row) (kept bool) {
+				one := l.decode(r)
+				p.send(one)
+				return one.stray.Table != nil
+			},
+			Link: func(to ovsdb.Link) { p.send(shown{link: to}) },
+		}, func(t *ovsdb.Table) { p.send(shown{read: t}) })
+	}()
+	for batch := range p.batches {
+		for i := range batch {
+			l.take(&batch[i])
+		}
+	}
+	return <-ended
+}
+
+// decode returns what a row says.
+func (l *loading) decode(r ovsdb.Row) shown {
+	k, ours := l.codec.Marked(r)
+	switch {
+	case ours:
+		sum := r.Sum()
+		now, standsIn := l.codec.StandsFor(k, r)
+		if standsIn {
+			sum = now.Sum()
+		}
+		return shown{
+			table: r.Table, uuid: r.UUID(), head: k, former: l.codec.IsFormer(k, r), standsIn: standsIn, sum: sum, objects: l.codec.Decode(k, r),
+		}
+	case r.Table.ExternalIDs:
+		return shown{} // it is of another owner
+	}
+	return shown{stray: r}
+}
+
+// take takes in one thing that a source has shown.
+func (l *loading) take(one *shown) {
+	switch {
+	case one.table != nil:
+		l.row(one)
+	case one.link.Table != nil:
+		l.link(one.link)
+	case one.stray.Table != nil:
+		l.strays[one.stray.UUID()] = one.stray
+	case one.read != nil:
+		l.read(one.read)
+	}
 }
 
 func (l *loading) link(to ovsdb.Link) {
-	l.mu.Lock()
 	l.members.add(to)
-	l.mu.Unlock()
 	if to.Table.Name != nb.AddressSetTable {
 		l.links[rowID(to.Child)] += to.Sum()
 	}
@@ -74,31 +133,24 @@ func rowID(text string) uuid.UUID {
 	return id
 }
 
-// row takes a row into the mirror. It keeps strays.
-func (l *loading) row(r ovsdb.Row) (kept bool) {
-	k, ours := l.codec.Marked(r)
-	if !ours && r.Table.ExternalIDs {
-		return false
+// row takes in a row of ours.
+func (l *loading) row(r *shown) {
+	l.members.own(r.uuid, r.head)
+	if r.former {
+		l.former[r.head] = struct{}{}
 	}
-	uuid := r.UUID()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !ours {
-		l.strays[uuid] = r
-		return true
+	if r.standsIn {
+		l.standIns[r.head] = struct{}{}
 	}
-	l.members.own(uuid, k)
-	if l.codec.IsFormer(k, r) {
-		l.former[k] = struct{}{}
-	}
-	l.balances[k] += r.Sum() + l.links[rowID(uuid)]
-	l.add(r.Table, k, l.codec.Decode(k, r))
-	return false
+	l.balances[r.head] += r.sum + l.links[rowID(r.uuid)]
+	l.add(r)
 }
 
 // add adds the objects of a row to a group. All rows of a group that objects are
-// decoded from are in one table.
-func (l *loading) add(t *ovsdb.Table, k netvirt.Key, objects []netvirt.Object) {
+// decoded from are in one table. An interface looks up no other object of its table, except management ports, so it is encoded
+// at once.
+func (l *loading) add(r *shown) {
+	k, objects := r.head, r.objects
 	g := l.groups[k]
 	if g == nil {
 		g = &group{}
@@ -106,41 +158,49 @@ func (l *loading) add(t *ovsdb.Table, k netvirt.Key, objects []netvirt.Object) {
 	}
 	switch {
 	case len(objects) == 0:
-	case len(g.objects) == 0:
-		g.objects = objects
-		if k.Kind == netvirt.KindNode || k.Kind == netvirt.KindELANInstance { // they look up management ports, and vpn-instances
-			t = codec.Northbound.Table(nb.LogicalSwitchPortTable)
-		}
-		l.due[t] = append(l.due[t], k)
-	default: // a further load balancer; its first object is the same service
+	case len(g.objects) > 0: // a further load balancer; its first object is the same service
 		g.objects = append(g.objects, objects[1:]...)
+	case k.Kind == netvirt.KindInterface:
+		g.objects = objects
+		l.join(k, g)
+		l.subtract(k, g)
+	default:
+		g.objects = objects
+		due := dueAfter(r.table, k)
+		l.due[due] = append(l.due[due], k)
 	}
 }
 
-// read encodes the groups that were decoded from a table. The objects that the
+// dueAfter returns the table after which a group is encoded whose objects are decoded from a table, unless it looks up a management port.
+func dueAfter(t *ovsdb.Table, head netvirt.Key) *ovsdb.Table {
+	if t.Name != nb.DHCPOptionsTable && (head.Kind == netvirt.KindNode || head.Kind == netvirt.KindELANInstance) {
+		return switchPorts // they look up management ports, and vpn-instances
+	}
+	return t
+}
+
+// read encodes the groups that are due when a table is read. The objects that the
 // encoding looks up are in tables that were read before.
 func (l *loading) read(t *ovsdb.Table) {
-	l.mu.Lock()
-	due := l.due[t]
-	l.mu.Unlock()
-	for _, k := range due {
-		l.mu.Lock()
+	l.ports = l.ports || t == switchPorts
+	for _, k := range l.due[t] {
 		l.subtract(k, l.groups[k])
-		l.mu.Unlock()
 	}
 }
 
-// subtract takes the rows that a group's objects are encoded to off its balance.
+// subtract takes the rows that a group's objects are encoded to off its balance. If the group looks up a management port
+// that may be in a row that was not read yet, that is done when switchPorts is read.
 func (l *loading) subtract(k netvirt.Key, g *group) {
-	if k.Kind == netvirt.KindInterface {
-		l.join(k, g)
-	}
 	objects := modelOf(g.objects)
 	if !l.valid(k, objects) {
 		l.damaged[k] = codec.Northbound.NewRowSet()
 		return
 	}
 	want, looked := l.encode(k, objects, l.look)
+	if !l.ports && slices.ContainsFunc(looked, func(k netvirt.Key) bool { return k.Kind == netvirt.KindManagementPort }) {
+		l.due[switchPorts] = append(l.due[switchPorts], k)
+		return
+	}
 	l.balances[k] += l.adopt(k, want, objects) - want.Sum()
 	l.use(k, g, looked)
 	for k, o := range objects {
@@ -213,7 +273,8 @@ func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet, objects netvirt.Model
 }
 
 // findDamaged finds damaged groups. A group is also damaged if it was encoded with an
-// object of a damaged group. Damage of an ACL or a remote group does not spread to its members.
+// object of a damaged group. Damage of an ACL or a remote group does not spread to its members. Nor does it spread from a group that
+// is right except for a row of an earlier release: its objects are known.
 // Members of an address set that no interface has belong to its remote group.
 func (l *loading) findDamaged() {
 	l.members.ofSets(func(at *membership, to ovsdb.Link) {
@@ -232,6 +293,11 @@ func (l *loading) findDamaged() {
 		}
 		for user := range l.users[k] {
 			l.damaged[user] = codec.Northbound.NewRowSet()
+		}
+	}
+	for k := range l.standIns {
+		if l.damaged[k] == nil {
+			l.damaged[k], l.groups[k].stands = codec.Northbound.NewRowSet(), true
 		}
 	}
 	for k, set := range l.damaged {
@@ -263,8 +329,12 @@ func (l *loading) keepAddresses(k netvirt.Key, objects []netvirt.Object, rows *o
 	})
 }
 
-// markDamaged replaces a group's objects by the mark of damage.
+// markDamaged replaces a group's objects by the mark of damage, unless they are right.
 func (l *loading) markDamaged(k netvirt.Key, g *group, rows *ovsdb.RowSet) {
+	if g.stands {
+		g.damaged = rows
+		return
+	}
 	l.use(k, g, nil)
 	var known netvirt.Object
 	if len(g.objects) > 0 {

@@ -32,11 +32,12 @@ type mirror struct {
 }
 
 // group holds the objects of one head. Its rows are encoded from them, unless the group
-// is damaged.
+// is damaged. Then its object is the mark of damage, or the right one if a row stands for another.
 type group struct {
 	objects []netvirt.Object
 	damaged *ovsdb.RowSet // nil, or the rows in the database
 	looked  []netvirt.Key // that the encoding looked up
+	stands  bool          // damaged, with the right objects; the model has the mark of damage
 }
 
 func newMirror(c codec.Codec) *mirror {
@@ -54,10 +55,28 @@ func (m *mirror) model() netvirt.Model {
 		count += len(g.objects)
 	}
 	all := make(netvirt.Model, count)
-	for _, g := range m.groups {
-		all.Add(g.objects...)
+	for k, g := range m.groups {
+		all.Add(g.shown(k)...)
 	}
 	return all
+}
+
+// byScope returns the objects of all groups by scope.
+func (m *mirror) byScope() map[netvirt.Scope]netvirt.Parts {
+	d := netvirt.NewDivision()
+	for k, g := range m.groups {
+		d.Add(g.shown(k)...)
+	}
+	return d.ByScope()
+}
+
+// shown returns the objects of the group of a head in the model.
+func (g *group) shown(head netvirt.Key) []netvirt.Object {
+	if g.stands {
+		mark, _ := codec.Damaged(head, g.objects[0])
+		return []netvirt.Object{mark}
+	}
+	return g.objects
 }
 
 // look returns the object of a key that other objects refer to; nil if there is none.
@@ -135,7 +154,7 @@ func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *ovsdb.RowSet
 		looked = nil
 		delete(m.groups, k)
 	}
-	g.objects, g.damaged = slices.AppendSeq(make([]netvirt.Object, 0, len(objects)), maps.Values(objects)), damaged
+	g.objects, g.damaged, g.stands = slices.AppendSeq(make([]netvirt.Object, 0, len(objects)), maps.Values(objects)), damaged, false
 	m.use(k, g, looked)
 }
 

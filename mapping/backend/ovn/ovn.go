@@ -187,20 +187,31 @@ var kinds = netvirt.NewKindSet(
 // Read returns the objects that the rows of ours hold. If an external writer has changed
 // the rows of an object, it returns an object under the same key that differs from every
 // wanted object.
-func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
-	var have netvirt.Model
+func (b *Backend) Read(ctx context.Context) (have netvirt.Model, err error) {
+	err = b.readMirror(ctx, func(m *mirror) { have = m.model() })
+	return have, err
+}
+
+// ReadByScope implements reconcile.Divided.
+func (b *Backend) ReadByScope(ctx context.Context) (have map[netvirt.Scope]netvirt.Parts, err error) {
+	err = b.readMirror(ctx, func(m *mirror) { have = m.byScope() })
+	return have, err
+}
+
+// readMirror reads the database into the mirror, and passes this on.
+func (b *Backend) readMirror(ctx context.Context, use func(*mirror)) error {
 	err := b.with(ctx, func(s *session) error {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
-		have = s.mirror.model()
+		use(s.mirror)
 		b.readSessions.Used(s)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read northbound database: %w", err)
+		return fmt.Errorf("read northbound database: %w", err)
 	}
-	return have, nil
+	return nil
 }
 
 // Write makes the changes in transactions of at most Batch groups. changes must be in the

@@ -14,7 +14,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
 
-var _ reconcile.Backend = (*ovn.Backend)(nil)
+var (
+	_ reconcile.Backend = (*ovn.Backend)(nil)
+	_ reconcile.Divided = (*ovn.Backend)(nil)
+)
 
 // tables lists the tables that the backend writes.
 var tables = []string{

@@ -12,7 +12,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
 // Southbound is the name of the southbound database.
@@ -44,18 +43,21 @@ type PortTimes struct {
 	Installed Moment
 }
 
-// Ports follows how far OVN is with each port. It writes nothing, and asks no server for more than its
+// Ports follows how far OVN is with each port, and which chassis it has. It writes nothing, and asks no server for more than its
 // notifications.
 type Ports struct {
 	cfg   Config
 	log   *slog.Logger
 	north *portTable
-	south *portTable // nil without Southbound
+	// Both are nil without Southbound.
+	south   *portTable
+	chassis *chassisTable
 }
 
 // NewPorts returns a Ports. installed is called when a switch has the flows of a port for the first time since
-// the port is known.
-func NewPorts(cfg Config, installed func(port string), log *slog.Logger) (*Ports, error) {
+// the port is known. chassis is called with the chassis that OVN has when they are known, and when they change, with Southbound: the
+// host name of each, by its name.
+func NewPorts(cfg Config, installed func(port string), chassis func(hosts map[string]string), log *slog.Logger) (*Ports, error) {
 	cfg.setDefaults()
 	north, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
 	if err != nil {
@@ -74,6 +76,7 @@ func NewPorts(cfg Config, installed func(port string), log *slog.Logger) (*Ports
 	}
 	p.south = newPortTable(Southbound, south, "Port_Binding", "logical_port", "type", "up", "chassis")
 	p.south.installed, p.south.level = installed, slog.LevelWarn
+	p.chassis = newChassisTable(south, chassis)
 	return p, nil
 }
 
@@ -82,9 +85,10 @@ func (p *Ports) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.south != nil {
-		running.Go(func() { p.south.run(ctx, &p.cfg, p.log) })
+		running.Go(func() { p.south.run(ctx, p.south, &p.cfg, p.log) })
+		running.Go(func() { p.chassis.run(ctx, p.chassis, &p.cfg, p.log) })
 	}
-	p.north.run(ctx, &p.cfg, p.log)
+	p.north.run(ctx, p.north, &p.cfg, p.log)
 }
 
 // HasSouthbound reports whether Translated and Bound are followed.
@@ -143,26 +147,21 @@ type portRow struct {
 
 var errUntried = errors.New("not connected yet")
 
-// portTable follows the ports in one database.
+// portTable has the ports of one database.
 type portTable struct {
-	database  string
-	endpoints []string
-	monitor   ovsdb.Monitor
+	follower
 	installed func(port string) // nil if another table reports it
-	level     slog.Level        // of reports that the database does not answer
 
 	mu    sync.Mutex
 	rows  map[string]portRow
-	known bool  // the database has answered
-	err   error // why it does not answer now; nil while it does
+	first map[string]portRow // the rows of a first answer that is not complete yet
+	known bool               // the database has answered
+	err   error              // why it does not answer now; nil while it does
 }
 
 // newPortTable returns a portTable. The columns are the name, the type, up, and the chassis if there is one.
 func newPortTable(database string, endpoints []string, table string, columns ...string) *portTable {
-	return &portTable{
-		database: database, endpoints: endpoints, monitor: ovsdb.Monitor{Table: table, Columns: columns},
-		err: errUntried,
-	}
+	return &portTable{follower: newFollower(database, endpoints, table, columns...), first: map[string]portRow{}, err: errUntried}
 }
 
 func (t *portTable) get(name string) (portRow, bool, error) {
@@ -174,119 +173,42 @@ func (t *portTable) get(name string) (portRow, bool, error) {
 	return t.rows[name], t.known, nil
 }
 
-// run follows the database until ctx is done, at one endpoint after the other.
-func (t *portTable) run(ctx context.Context, cfg *Config, log *slog.Logger) {
-	retry := minRetry
-	for next := 0; ctx.Err() == nil; next++ {
-		endpoint := t.endpoints[next%len(t.endpoints)]
-		err := t.follow(ctx, endpoint, cfg, log)
-		if ctx.Err() != nil {
-			return
-		}
-		if t.failed(err) {
-			log.Log(ctx, t.level, "cannot follow the times of ports; trying again", "database", t.database, "endpoint", endpoint, "err", err)
-			retry = minRetry
-		}
-		pause(ctx, retry)
-		retry = min(2*retry, maxRetry)
-	}
-}
-
 // failed notes why the database does not answer, and reports whether that is new.
 func (t *portTable) failed(err error) (isNew bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	isNew = t.err == nil || errors.Is(t.err, errUntried)
-	t.err = err
+	t.err, t.first = err, map[string]portRow{}
 	return isNew
 }
 
-// follow follows the database at an endpoint until it fails. Any member of a cluster will do, so that the
-// leader has less work, while it is connected to a majority.
-func (t *portTable) follow(ctx context.Context, endpoint string, cfg *Config, log *slog.Logger) error {
-	dialing, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
-	defer cancel()
-	server, err := dialServer(dialing, endpoint, t.database, connected, cfg)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", endpoint, err)
-	}
-	defer server.close()
-	conn, err := ovsdb.Dial(dialing, endpoint, t.database, cfg.TLS)
-	if err != nil {
-		return fmt.Errorf("connect to %s: %w", endpoint, err)
-	}
-	defer func() {
-		_ = conn.Close()
-		<-conn.Ended() // no Row is shown any more
-	}()
-	reading, cancel := conn.WhileHeard(ctx, cfg.ReadTimeout)
-	first := map[string]portRow{} // what the answer shows; nil later
-	monitor := t.monitor
-	monitor.Row = func(uuid string, columns []jsontext.Value, gone bool) {
-		if first != nil {
-			t.showFirst(first, uuid, columns)
-		} else {
-			t.show(uuid, columns, gone)
-		}
-	}
-	monitor.Begun = func() {
-		t.begin(first)
-		first = nil
-	}
-	err = conn.Follow(reading, &monitor)
-	cancel()
-	if err != nil {
-		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
-	}
-	log.Info("following the times of ports", "database", t.database, "endpoint", endpoint)
-	patience := cfg.Timeout
-	if len(t.endpoints) == 1 { // see Backend.patience
-		patience = cfg.ReadTimeout
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-conn.Ended():
-			return conn.Err()
-		case <-server.conn.Ended():
-			return server.conn.Err()
-		case <-time.After(cfg.Probe):
-		}
-		probing, cancel := context.WithTimeout(ctx, patience)
-		err := server.probe(probing)
-		cancel()
-		if err != nil {
-			return err
-		}
-	}
-}
-
 // begin replaces the ports by those that the first answer has shown.
-func (t *portTable) begin(rows map[string]portRow) {
+func (t *portTable) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.rows, t.known, t.err = rows, true, nil
+	t.rows, t.first, t.known, t.err = t.first, map[string]portRow{}, true, nil
 }
 
-// showFirst adds a row of the first answer. The port keeps its known Moments.
-func (t *portTable) showFirst(rows map[string]portRow, uuid string, columns []jsontext.Value) {
-	if name, now, ok := t.read(uuid, columns, Past); ok {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		rows[name] = t.rows[name].then(now)
+// show takes a row of the first answer, or a change. Ports in the first answer keep their known Moments.
+func (t *portTable) show(uuid string, columns []jsontext.Value, first, gone bool) {
+	at := Past
+	if !first {
+		at = Moment(time.Now().UnixMilli())
 	}
-}
-
-// show takes a change of a row.
-func (t *portTable) show(uuid string, columns []jsontext.Value, gone bool) {
-	name, now, ok := t.read(uuid, columns, Moment(time.Now().UnixMilli()))
-	if !ok {
-		return
-	}
-	if t.take(name, now, gone) && t.installed != nil {
+	name, now, ok := t.read(uuid, columns, at)
+	switch {
+	case !ok:
+	case first:
+		t.takeFirst(name, now)
+	case t.take(name, now, gone) && t.installed != nil:
 		t.installed(name)
 	}
+}
+
+func (t *portTable) takeFirst(name string, now portRow) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.first[name] = t.rows[name].then(now)
 }
 
 // take stores a row, and reports whether it is up for the first time.

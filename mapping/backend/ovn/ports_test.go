@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -24,6 +25,7 @@ type followed struct {
 	*ovn.Ports
 	mu        sync.Mutex
 	installed []string
+	chassis   map[string]string
 }
 
 // follow follows the ports of a lab until the test ends or stop is called.
@@ -34,6 +36,10 @@ func follow(t *testing.T, cfg ovn.Config) (w *followed, stop func()) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.installed = append(w.installed, port)
+	}, func(hosts map[string]string) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.chassis = hosts
 	}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	w.Ports = ports
@@ -52,6 +58,16 @@ func (w *followed) reported() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.installed)
+}
+
+// awaitChassis waits until OVN has these chassis.
+func (w *followed) awaitChassis(t *testing.T, want map[string]string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return maps.Equal(w.chassis, want)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 // await waits until the times of a port are as they should be, while all databases answer.
@@ -163,6 +179,22 @@ func podModel(p livePod) netvirt.Model {
 	return m
 }
 
+// TestChassisOfOVN: the chassis of a real OVN are reported with the names of their hosts, when they change, and after the database was away.
+func TestChassisOfOVN(t *testing.T) {
+	t.Parallel()
+	lab := ovnhost.ForTest(t, "host1")
+	w, _ := follow(t, ovn.Config{Endpoints: lab.NB.Remote, Southbound: lab.SB.Remote, Probe: 50 * time.Millisecond})
+	w.awaitChassis(t, map[string]string{"host1": "host1"})
+	_, err := lab.SBCtl(t.Context(), "chassis-add", "other", "geneve", "172.31.99.200")
+	require.NoError(t, err)
+	w.awaitChassis(t, map[string]string{"host1": "host1", "other": ""})
+	require.NoError(t, lab.SB.Kill())
+	require.NoError(t, lab.SB.Start(t.Context()))
+	_, err = lab.SBCtl(t.Context(), "chassis-del", "other")
+	require.NoError(t, err)
+	w.awaitChassis(t, map[string]string{"host1": "host1"})
+}
+
 // TestServers: each member of a cluster says which part it has.
 func TestServers(t *testing.T) {
 	t.Parallel()
@@ -220,7 +252,7 @@ func TestBadEndpoints(t *testing.T) {
 		{ovn.Config{Endpoints: "unix:/n", Southbound: "ssl:192.0.2.1:6642"}, `southbound endpoint "ssl:192.0.2.1:6642": needs a certificate and its key`},
 		{ovn.Config{Endpoints: "unix:", Southbound: "unix:/s"}, `northbound endpoint "unix:"`},
 	} {
-		_, err := ovn.NewPorts(c.cfg, nil, slog.New(slog.DiscardHandler))
+		_, err := ovn.NewPorts(c.cfg, nil, nil, slog.New(slog.DiscardHandler))
 		_, asked := ovn.Servers(t.Context(), c.cfg)
 		require.ErrorContains(t, errors.Join(err, asked), c.want)
 		require.EqualError(t, asked, err.Error())

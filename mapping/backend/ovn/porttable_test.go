@@ -15,31 +15,30 @@ func TestPortIsReplaced(t *testing.T) {
 	}
 	for name, replace := range map[string]func(*portTable){
 		"deleted first": func(p *portTable) {
-			p.show("old", row("true"), true)
-			p.show("new", row("false"), false)
+			p.show("old", row("true"), false, true)
+			p.show("new", row("false"), false, false)
 		},
 		"inserted first": func(p *portTable) {
-			p.show("new", row("false"), false)
-			p.show("old", row("true"), true)
+			p.show("new", row("false"), false, false)
+			p.show("old", row("true"), false, true)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			reported := 0
 			p := newPortTable(Southbound, nil, "Port_Binding")
 			p.installed = func(string) { reported++ }
-			first := map[string]portRow{}
-			p.showFirst(first, "old", row("true"))
-			p.begin(first)
+			p.show("old", row("true"), true, false)
+			p.begin()
 			replace(p)
 			now, known, err := p.get("a:pod")
 			require.NoError(t, err)
 			require.True(t, known)
 			require.Positive(t, now.row)
 			require.Zero(t, now.up)
-			p.show("new", row("true"), false)
+			p.show("new", row("true"), false, false)
 			require.Equal(t, 1, reported)
-			p.show("new", row("false"), false)
-			p.show("new", row("true"), false)
+			p.show("new", row("false"), false, false)
+			p.show("new", row("true"), false, false)
 			require.Equal(t, 1, reported, "it was up before")
 		})
 	}

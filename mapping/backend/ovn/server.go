@@ -28,9 +28,20 @@ type probed struct {
 	probing  sync.Mutex
 }
 
+// openTimeout bounds the opening of a session at one endpoint. If there are others it is short. If there are none, a server that
+// accepts the connection may be busy: one with 50,000 ports needs seconds for the first answer to another client.
+func (c *Config) openTimeout(endpoints int) time.Duration {
+	if endpoints > 1 {
+		return c.ConnectTimeout
+	}
+	return max(c.ConnectTimeout, c.ReadTimeout)
+}
+
 // dialServer connects to one endpoint. It fails if the server does not have the role.
 func dialServer(ctx context.Context, endpoint, database, role string, cfg *Config) (*probed, error) {
-	conn, err := ovsdb.Dial(ctx, endpoint, ovsdb.ServerDatabase, cfg.TLS)
+	connecting, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)
+	defer cancel()
+	conn, err := ovsdb.Dial(connecting, endpoint, ovsdb.ServerDatabase, cfg.TLS)
 	if err != nil {
 		return nil, err
 	}

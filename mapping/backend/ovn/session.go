@@ -87,8 +87,8 @@ func connect(ctx context.Context, endpoint string, cfg *Config) (client.Client, 
 	return c, nil
 }
 
-// monitorTimeout bounds the request for the monitor of NB_Global, which has one row.
-const monitorTimeout = 3 * time.Second
+// monitorTimeout bounds the request for the monitor of NB_Global, which has one row. A busy server answers late.
+const monitorTimeout = 10 * time.Second
 
 func (s *session) open(ctx context.Context) error {
 	if err := s.supported(ctx); err != nil {

@@ -164,7 +164,7 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 }
 
 func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.ConnectTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.cfg.openTimeout(len(b.endpoints)))
 	defer cancel()
 	role := leader
 	if len(b.endpoints) == 1 {

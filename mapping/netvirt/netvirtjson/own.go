@@ -127,13 +127,15 @@ type jsonNodePort struct {
 	Address      netip.Addr   `json:"address"`
 	IPv6         netip.Addr   `json:"ipv6-address,omitzero"`
 	NetworkIPv6  netip.Prefix `json:"ipv6-subnet,omitzero"`
+	Edge         netip.Addr   `json:"edge-address,omitzero"`
+	EdgeGateway  netip.Addr   `json:"edge-gateway,omitzero"`
 	MAC          string       `json:"mac-address"`
 	Chassis      string       `json:"chassis,omitempty"`
 }
 
 func nodePorts(objects iter.Seq[netvirt.Object]) any {
 	return list("node-port", each(objects, func(o netvirt.NodePort) jsonNodePort {
-		return jsonNodePort{o.ELAN, o.Name(), o.Network, o.VPN, o.Address, o.IPv6, o.NetworkIPv6, o.MAC, o.Chassis}
+		return jsonNodePort{o.ELAN, o.Name(), o.Network, o.VPN, o.Address, o.IPv6, o.NetworkIPv6, o.Edge, o.EdgeGateway, o.MAC, o.Chassis}
 	}))
 }
 

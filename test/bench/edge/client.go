@@ -19,8 +19,13 @@ const requestTimeout = 5 * time.Second
 // openTimeout bounds the time until a way is in use.
 const openTimeout = 2 * time.Minute
 
-// outside calls f on a thread outside the cluster. f must use the network on its own goroutine.
-func (c *cluster) outside(f func() error) error { return c.lab.OVN.In(ovnhost.CentralNamespace, f) }
+// outside calls f on a thread of the clients, which are outside the cluster or in a pod. f must use the network on its own goroutine.
+func (c *cluster) outside(f func() error) error {
+	if c.client != nil {
+		return c.client.In(f)
+	}
+	return c.lab.OVN.In(ovnhost.CentralNamespace, f)
+}
 
 // ask requests the name of the pod at an address, over a new connection.
 func ask(ctx context.Context, at netip.AddrPort) (pod string, err error) {

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -18,6 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -41,6 +43,8 @@ var pods = []struct{ name, node string }{{"a1", "n1"}, {"a2", "n1"}, {"b1", "n2"
 type cluster struct {
 	*figures.Workspace
 	lab     *kubelab.Lab
+	release odl.Release           // of the OpenDaylight that programs the nodes; empty for OVN
+	client  *kubelab.Place        // where clients are; nil for outside the cluster
 	at      map[string]netip.Addr // the addresses of the pods
 	program string                // Kubernetes
 	proxy   *ovnhost.Process      // kube-proxy; nil while it does not run
@@ -92,7 +96,8 @@ func (c *cluster) start(ctx context.Context) (err error) {
 	c.Say("starting a cluster of two nodes")
 	c.lab, err = kubelab.Start(ctx, kubelab.Config{
 		Prefix: fmt.Sprintf("e%d", os.Getpid()), Nodes: []string{"n1", "n2"}, Bin: c.Dir, Settings: []string{"node-ports: " + bridgeRange},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		OpenDaylight: c.release,
+		Log:          slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
 		return err
@@ -211,6 +216,11 @@ func (c *cluster) use(ctx context.Context, w *way) error {
 		return nil
 	}
 	if w.proxy {
+		if c.release != "" {
+			if err := c.stopAgent(ctx); err != nil {
+				return err
+			}
+		}
 		return c.startProxy(ctx)
 	}
 	if err := c.proxy.Terminate(); err != nil {
@@ -218,6 +228,9 @@ func (c *cluster) use(ctx context.Context, w *way) error {
 	}
 	c.proxy = nil
 	_, err := c.lab.OVN.Exec(ctx, node, c.program, "kube-proxy", "--cleanup", "--proxy-mode=nftables")
+	if err == nil && c.release != "" {
+		err = c.signalAgent(syscall.SIGCONT)
+	}
 	return err
 }
 
@@ -228,6 +241,7 @@ func (c *cluster) startProxy(ctx context.Context) (err error) {
 		Argv: []string{
 			c.program, "kube-proxy", "--kubeconfig=" + c.lab.Kubeconfig(), "--hostname-override=" + node, "--proxy-mode=nftables",
 			"--nodeport-addresses=" + proxyNetwork.String(), "--cluster-cidr=" + kubelab.PodCIDR, "--conntrack-max-per-core=0",
+			fmt.Sprintf("--masquerade-all=%t", c.release != ""),
 		},
 		Ready: func(ctx context.Context) error {
 			_, err := c.lab.OVN.HTTPGet(ctx, node, "http://127.0.0.1:10256/healthz")

@@ -1,7 +1,8 @@
 // Command benchedge measures how clients outside a cluster reach services by node ports, and how pods leave it by egress
 // addresses, and prints the figures with their bounds. The cluster is real: kubelets, API server, OVN, and coe-bridge as its guide
 // installs it. kube-proxy in nftables mode runs on the same nodes for the same pods, and alternates with
-// coe-bridge, so that changes of the machine's speed affect both.
+// coe-bridge, so that changes of the machine's speed affect both. The measurement clusterip, which make bench-odl makes, is of pods on
+// nodes that OpenDaylight programs.
 //
 // It needs root, the Debian packages of test/lab/kubelab, nft, and the Go toolchain. It builds Kubernetes
 // into a cache.
@@ -20,6 +21,7 @@ var measurements = []figures.Measurement[*cluster]{
 	{Name: "requests", Measure: onCluster(measureRequests)},
 	{Name: "change", Measure: onCluster(measureChange)},
 	{Name: "flap", Measure: onCluster(measureFlap)},
+	{Name: "clusterip", Measure: onOpenDaylight(measureClusterIP), Named: true},
 }
 
 func main() {

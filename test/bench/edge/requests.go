@@ -46,41 +46,50 @@ func measureRequests(ctx context.Context, c *cluster) (all []figures.Figure, err
 		for n := range requestRounds {
 			for i := range ways {
 				i = (i + n) % len(ways)
-				// Open vSwitch looks a packet up in one table for each mask of its flows, in the order in which these were made. So a
-				// way whose flows are older would be faster.
-				if err := c.lab.OVN.ForgetFlows(ctx); err != nil {
-					return nil, err
-				}
-				if err := c.open(ctx, ways[i], "a1"); err != nil {
-					return nil, fmt.Errorf("%s: %w", ways[i].name, err)
-				}
-				err := errors.Join(c.send(ctx, ways[i], clients, warmTime, &load{}), c.send(ctx, ways[i], clients, requestTime, &loads[i]))
-				if err != nil {
+				if err := c.turn(ctx, ways[i], "a1", clients, &loads[i]); err != nil {
 					return nil, fmt.Errorf("%s: %w", ways[i].name, err)
 				}
 			}
 			c.Say("%d clients, round %d of %d: %.0f/s, by the gateway %.0f/s, kube-proxy %.0f/s", clients, n+1, requestRounds, loads[0].rates[n], loads[1].rates[n], loads[2].rates[n])
 		}
-		for _, l := range loads {
-			slices.Sort(l.rates)
-			slices.Sort(l.times)
-		}
-		all = append(all, compare(fmt.Sprintf("requests by a node port, %d clients", clients), loads[0], loads[2])...)
-		all = append(all, compare(fmt.Sprintf("requests by a node port of a gateway of OVN, %d clients", clients), loads[1], loads[2])...)
+		sorted(loads)
+		all = append(all, compare(fmt.Sprintf("requests by a node port, %d clients", clients), loads[0], loads[2], requestShare)...)
+		all = append(all, compare(fmt.Sprintf("requests by a node port of a gateway of OVN, %d clients", clients), loads[1], loads[2], requestShare)...)
 	}
 	return all, nil
 }
 
-// compare compares a load with that of kube-proxy.
-func compare(name string, own, proxy load) []figures.Figure {
+// turn opens a way, and sends requests by it for a round. A pod that serves them is named.
+func (c *cluster) turn(ctx context.Context, w *way, pod string, clients int, into *load) error {
+	// Open vSwitch looks a packet up in one table for each mask of its flows, in the order in which these were made. So a
+	// way whose flows are older would be faster.
+	if err := c.lab.OVN.ForgetFlows(ctx); err != nil {
+		return err
+	}
+	if err := c.open(ctx, w, pod); err != nil {
+		return err
+	}
+	return errors.Join(c.send(ctx, w, clients, warmTime, &load{}), c.send(ctx, w, clients, requestTime, into))
+}
+
+// sorted sorts what ways have served.
+func sorted(loads []load) {
+	for _, l := range loads {
+		slices.Sort(l.rates)
+		slices.Sort(l.times)
+	}
+}
+
+// compare compares a load with that of kube-proxy. bound is that of the rate, and of the inverse of the time.
+func compare(name string, own, proxy load, bound float64) []figures.Figure {
 	rate, proxyRate := own.rates[requestRounds/2], proxy.rates[requestRounds/2]
 	p99, proxyP99 := figures.Percentile(own.times, 99), figures.Percentile(proxy.times, 99)
 	share := float64(proxyP99) / float64(p99)
 	return []figures.Figure{
 		figures.Rate(name+", a connection each",
-			fmt.Sprintf("%.2f of kube-proxy's rate (%.0f/s, kube-proxy %.0f/s)", rate/proxyRate, rate, proxyRate), rate/proxyRate, requestShare),
+			fmt.Sprintf("%.2f of kube-proxy's rate (%.0f/s, kube-proxy %.0f/s)", rate/proxyRate, rate, proxyRate), rate/proxyRate, bound),
 		figures.Rate(name+": p99, inverse",
-			fmt.Sprintf("%.2f of kube-proxy's (%s, kube-proxy %s)", share, figures.Short(p99), figures.Short(proxyP99)), share, requestShare),
+			fmt.Sprintf("%.2f of kube-proxy's (%s, kube-proxy %s)", share, figures.Short(p99), figures.Short(proxyP99)), share, bound),
 	}
 }
 

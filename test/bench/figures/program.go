@@ -19,6 +19,8 @@ var errOutside = errors.New("a figure is outside its bound")
 type Measurement[B any] struct {
 	Name    string // for -only
 	Measure func(context.Context, B) ([]Figure, error)
+	// Named measurements are made only if -only names them.
+	Named bool
 }
 
 // Main runs program until SIGINT or SIGTERM. If program fails, Main prints the error after the
@@ -37,12 +39,15 @@ func Main[B any](name string, all []Measurement[B], open func(context.Context) (
 // measurements in their order, and prints their table. After an error it prints the figures that
 // were measured before. open returns the shared data, and a function that closes them.
 func program[B any](ctx context.Context, all []Measurement[B], open func(context.Context) (B, func() error, error)) (err error) {
-	var names []string
+	var names, usual []string
 	for _, m := range all {
 		names = append(names, m.Name)
+		if !m.Named {
+			usual = append(usual, m.Name)
+		}
 	}
 	check := flag.Bool("check", false, "exit with status 1 if a figure is outside its bound")
-	only := flag.String("only", strings.Join(names, ","), "comma-separated measurements to make")
+	only := flag.String("only", strings.Join(usual, ","), "comma-separated measurements to make")
 	flag.Parse()
 	wanted := strings.Split(*only, ",")
 	for _, name := range wanted {

@@ -25,11 +25,11 @@ type bench struct {
 	usersFile  string // of every bridge
 	authFile   string // of the controller
 	log        *slog.Logger
-	lab        *ovnhost.Lab
+	lab        *ovnhost.Lab // nil until a measurement needs the controller
 	controller *controller
 }
 
-func newBench(ctx context.Context, profile string) (*bench, error) {
+func newBench(profile string) (*bench, error) {
 	w, err := figures.NewWorkspace(prefix, profile)
 	if err != nil {
 		return nil, err
@@ -38,13 +38,13 @@ func newBench(ctx context.Context, profile string) (*bench, error) {
 		Workspace: w, usersFile: w.File("users"), authFile: w.File("auth"),
 		log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
-	if err := b.prepare(ctx); err != nil {
+	if err := b.writeUsers(); err != nil {
 		return nil, errors.Join(err, b.close())
 	}
 	return b, nil
 }
 
-func (b *bench) prepare(ctx context.Context) error {
+func (b *bench) writeUsers() error {
 	// The smallest cost, because the check of a password is not measured.
 	hash, err := bcrypt.GenerateFromPassword([]byte(serve.Password), bcrypt.MinCost)
 	if err != nil {
@@ -58,7 +58,19 @@ func (b *bench) prepare(ctx context.Context) error {
 			return fmt.Errorf("write the file of users: %w", err)
 		}
 	}
-	return b.startController(ctx)
+	return nil
+}
+
+// onController returns a measurement that needs the controller without switches.
+func onController(measure func(context.Context, *bench) ([]figures.Figure, error)) func(context.Context, *bench) ([]figures.Figure, error) {
+	return func(ctx context.Context, b *bench) ([]figures.Figure, error) {
+		if b.lab == nil {
+			if err := b.startController(ctx); err != nil {
+				return nil, err
+			}
+		}
+		return measure(ctx, b)
+	}
 }
 
 func (b *bench) startController(ctx context.Context) error {

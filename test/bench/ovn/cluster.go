@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,6 +30,8 @@ type spec struct {
 	layout ovn.Layout
 	load   kube.PodLoad
 	hosts  int
+	// annotateQPS is the bridge's limit of annotations per second; empty for none.
+	annotateQPS string
 }
 
 // cluster is a synthetic cluster with a real OVN and a bridge.
@@ -139,7 +142,7 @@ func (c *cluster) startBridge(ctx context.Context) (err error) {
 func (c *cluster) startAt(ctx context.Context, northbound string) (*process.Bridge, error) {
 	return process.Start(ctx, process.Config{
 		Built: c.bench.built, Kubeconfig: c.api.Kubeconfig, Northbound: northbound,
-		Data: process.OnFolder(c.dir), AnnotateQPS: process.Unlimited,
+		Data: process.OnFolder(c.dir), AnnotateQPS: cmp.Or(c.annotateQPS, process.Unlimited),
 	}, "--ovn-layout", string(c.layout))
 }
 

@@ -30,7 +30,7 @@ type northbound struct {
 }
 
 // newNorthbound starts a cluster of some pods without a bridge.
-func (b *bench) newNorthbound(ctx context.Context, pods, nodes int) (n *northbound, err error) {
+func (b *bench) newNorthbound(pods, nodes int) (n *northbound, err error) {
 	load := kube.PodLoad{Count: pods, Namespaces: 20, Nodes: nodes}
 	n = &northbound{cluster: &cluster{spec: spec{layout: ovn.LayoutNode, load: load}, first: pods, bench: b}, at: map[string]time.Time{}}
 	defer func() {
@@ -41,10 +41,7 @@ func (b *bench) newNorthbound(ctx context.Context, pods, nodes int) (n *northbou
 	if err := n.serve(); err != nil {
 		return nil, err
 	}
-	if n.nb, err = ovsdb.Run(); err != nil {
-		return nil, err
-	}
-	n.watch, err = nbwatch.Start(ctx, n.nb.Endpoint(), n.note)
+	n.nb, err = ovsdb.Run()
 	return n, err
 }
 
@@ -66,21 +63,46 @@ func (n *northbound) close() error {
 	return err
 }
 
-// start starts the bridge. It returns the time from the end of its list of pods until all rows are written.
-func (n *northbound) start(ctx context.Context) (took time.Duration, err error) {
+// start starts the bridge, and waits until all rows are written.
+func (n *northbound) start(ctx context.Context) (err error) {
 	if n.bridge, err = n.startAt(ctx, n.nb.Endpoint()); err != nil {
+		return err
+	}
+	_, err = n.bridge.AwaitSync(ctx, n.load.Count)
+	return err
+}
+
+// timeStart starts the bridge. It returns the time from the end of its list of pods until the server has written all rows.
+func (n *northbound) timeStart(ctx context.Context) (time.Duration, error) {
+	empty, err := n.nb.Journal()
+	if err != nil {
 		return 0, err
 	}
-	synced, err := n.bridge.AwaitSync(ctx, n.load.Count)
+	if err := n.start(ctx); err != nil {
+		return 0, err
+	}
+	written, err := empty.Last()
 	if err != nil {
 		return 0, err
 	}
 	listed, err := n.bridge.Listed("pods")
-	return synced.Sub(listed), err
+	return written.Sub(listed), err
 }
 
-// settle waits until the bridge has done all its work, and watches pods.
-func (n *northbound) settle(ctx context.Context) error {
+func (n *northbound) startAndSettle(ctx context.Context) error {
+	if err := n.start(ctx); err != nil {
+		return err
+	}
+	return n.settle(ctx)
+}
+
+// settle waits until the bridge has done all its work, and watches pods. From then on the times of new rows are noted.
+func (n *northbound) settle(ctx context.Context) (err error) {
+	if n.watch == nil {
+		if n.watch, err = nbwatch.Start(ctx, n.nb.Endpoint(), n.note); err != nil {
+			return err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, rowsTimeout)
 	defer cancel()
 	return errors.Join(n.api.AwaitAnnotations(ctx, n.load.Count), n.bridge.AwaitTold(ctx, n.load.Count), n.pods.AwaitWatch(ctx))

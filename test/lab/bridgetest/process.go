@@ -87,6 +87,9 @@ func ServeProgram(t testing.TB, program string, args ...string) *Process {
 	return p
 }
 
+// Change changes the arguments of the next Start.
+func (p *Process) Change(change func(args []string) []string) { p.args = change(p.args) }
+
 // Start starts a bridge that was killed or has ended.
 func (p *Process) Start() {
 	p.t.Helper()

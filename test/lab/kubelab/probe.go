@@ -25,9 +25,9 @@ const (
 	echoPort = 8081
 )
 
-// in calls f on a thread in the place's network. Sockets that f creates stay in the network, regardless of the thread that uses
+// In calls f on a thread in the place's network. Sockets that f creates stay in the network, regardless of the thread that uses
 // them later.
-func (p Place) in(f func() error) error {
+func (p Place) In(f func() error) error {
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread() // not unlocked, so that the thread ends with this goroutine
@@ -49,7 +49,7 @@ func (p Place) in(f func() error) error {
 // Echo answers UDP packets at a place's address like the test program of pods, until it is closed.
 func (p Place) Echo() (*net.UDPConn, error) {
 	var conn *net.UDPConn
-	err := p.in(func() (err error) {
+	err := p.In(func() (err error) {
 		conn, err = net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.AddrPortFrom(p.Address, echoPort)))
 		return err
 	})
@@ -80,7 +80,7 @@ func (p Place) AwaitEcho(ctx context.Context, to netip.Addr) error {
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
 	for {
-		err := p.in(func() error { return echoOnce(to) })
+		err := p.In(func() error { return echoOnce(to) })
 		if err == nil {
 			return nil
 		}
@@ -125,7 +125,7 @@ type Probe struct {
 // StartProbe starts to send to the address of a test program or Echo.
 func (p Place) StartProbe(name string, to netip.Addr) (*Probe, error) {
 	r := &Probe{Name: p.Name + " -> " + name, answered: map[int]bool{}}
-	err := p.in(func() (err error) {
+	err := p.In(func() (err error) {
 		r.conn, err = net.Dial("udp", netip.AddrPortFrom(to, echoPort).String())
 		return err
 	})

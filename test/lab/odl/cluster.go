@@ -168,6 +168,15 @@ func RestartCluster(ctx context.Context, members []*Controller) error {
 	return together(members, func(c *Controller) error { return c.Start(ctx) })
 }
 
+// WipeCluster is RestartCluster without the datastores.
+func WipeCluster(ctx context.Context, members []*Controller) error {
+	// No member may run when another one starts: it would give it its data.
+	if err := together(members, (*Controller).Kill); err != nil {
+		return err
+	}
+	return together(members, func(c *Controller) error { return c.Wipe(ctx) })
+}
+
 // apart is a table of nftables that drops what a member of a cluster and the others send each other.
 var apart = fmt.Sprintf(`add table ip apart
 add chain ip apart in { type filter hook input priority 0; }

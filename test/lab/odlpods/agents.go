@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/install"
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
@@ -14,18 +13,30 @@ import (
 // StartAgents starts an agent on each host.
 func (l *Lab) StartAgents(ctx context.Context) error {
 	for _, h := range l.Hosts {
-		if err := l.installPlugin(h); err != nil {
+		if err := l.StartAgent(ctx, h, OpenDaylight); err != nil {
 			return err
 		}
-		process, err := l.Launch(ctx, ovnhost.Command{
-			Name: h.Name + "/agent", Pod: h.Name, Argv: l.agent(h),
-			Ready: func(ctx context.Context) error { return l.asked(ctx, h.Name, "/healthz") },
-		})
-		if err != nil {
-			return err
-		}
-		l.Agents[h.Name] = process
 	}
+	return nil
+}
+
+// StartAgent starts or restarts the agent of a host with a backend.
+func (l *Lab) StartAgent(ctx context.Context, h *ovnhost.Host, backend string) error {
+	if before := l.Agents[h.Name]; before != nil {
+		if err := before.Terminate(); err != nil {
+			return err
+		}
+	} else if err := l.installPlugin(h); err != nil {
+		return err
+	}
+	process, err := l.Launch(ctx, ovnhost.Command{
+		Name: h.Name + "/agent", Pod: h.Name, Argv: l.agent(h, backend),
+		Ready: func(ctx context.Context) error { return l.asked(ctx, h.Name, "/healthz") },
+	})
+	if err != nil {
+		return err
+	}
+	l.Agents[h.Name] = process
 	return nil
 }
 
@@ -37,13 +48,17 @@ func (l *Lab) installPlugin(h *ovnhost.Host) error {
 }
 
 // agent returns the command line of a host's agent.
-func (l *Lab) agent(h *ovnhost.Host) []string {
-	return []string{
+func (l *Lab) agent(h *ovnhost.Host, backend string) []string {
+	argv := []string{
 		l.program(), "agent", "--bridge", l.URL(), "--node-address", h.Address.String(), "--user", agent, "--password-file", l.users.password(agent),
-		"--backend", "odl", "--ovs-manager", l.ofMembers((*odl.Controller).Managers), "--ovs-db", h.OVSDB.Remote,
+		"--backend", backend, "--ovs-db", h.OVSDB.Remote,
 		"--socket", socket(h), "--state-dir", filepath.Join(h.Dir, "agent"), "--call-deadline", l.deadline.String(), "--sweep-interval", "5s",
 		"--ovs-run-dir", h.Dir,
 	}
+	if backend == OpenDaylight {
+		argv = append(argv, "--ovs-manager", l.ofMembers((*odl.Controller).Managers))
+	}
+	return argv
 }
 
 func socket(h *ovnhost.Host) string { return filepath.Join(h.Dir, "cni.sock") }
@@ -72,7 +87,7 @@ func (l *Lab) CleanUp(ctx context.Context, host string) error {
 	if err := l.Agents[host].Terminate(); err != nil {
 		return err
 	}
-	_, err := l.Exec(ctx, host, append(slices.Clone(l.agent(l.Host(host))), "--cleanup")...)
+	_, err := l.Exec(ctx, host, append(l.agent(l.Host(host), OpenDaylight), "--cleanup")...)
 	return err
 }
 

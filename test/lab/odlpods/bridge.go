@@ -18,21 +18,36 @@ const port = 8282
 // URL returns the bridge's URL for the central namespace and the hosts.
 func (l *Lab) URL() string { return fmt.Sprintf("http://%s:%d", ovnhost.Central, port) }
 
+// The backends of bridges and agents.
+const (
+	OpenDaylight = "odl"
+	OVN          = "ovn" // in a lab that is not of switches only
+)
+
 // StartBridge starts or restarts the bridge with an isolation.
 func (l *Lab) StartBridge(ctx context.Context, isolation string) error {
+	return l.StartBridgeOn(ctx, isolation, OpenDaylight)
+}
+
+// StartBridgeOn is StartBridge with backends. The first one serves.
+func (l *Lab) StartBridgeOn(ctx context.Context, isolation string, backends ...string) error {
 	if l.Bridge != nil {
 		if err := l.Bridge.Terminate(); err != nil {
 			return err
 		}
 	}
+	argv := []string{l.program(), "serve", "--listen", strings.TrimPrefix(l.URL(), "http://"), "--auth-file", l.users.file(),
+		"--data-dir", l.users.path("data"), "--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "10s",
+		"--backend", strings.Join(backends, ",")}
+	if slices.Contains(backends, OVN) {
+		argv = append(argv, "--ovn-nb", l.NB.Remote)
+	}
+	if slices.Contains(backends, OpenDaylight) {
+		argv = append(argv, "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller())
+	}
 	var err error
 	l.Bridge, err = l.Launch(ctx, ovnhost.Command{
-		Name: "coe-bridge", Pod: ovnhost.CentralNamespace,
-		Argv: []string{
-			l.program(), "serve", "--listen", strings.TrimPrefix(l.URL(), "http://"), "--auth-file", l.users.file(),
-			"--data-dir", l.users.path("data"), "--backend", "odl", "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller(),
-			"--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "10s",
-		},
+		Name: "coe-bridge", Pod: ovnhost.CentralNamespace, Argv: argv,
 		Ready: func(ctx context.Context) error {
 			_, err := l.HTTPGet(ctx, ovnhost.CentralNamespace, l.URL()+"/readyz")
 			return err

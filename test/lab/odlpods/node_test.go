@@ -19,6 +19,9 @@ import (
 // The ports of the servers: of pods, and of hosts.
 const podPort, hostPort = 8080, 8081
 
+// page is the cluster address of the service of namespace web.
+var page = netip.MustParseAddrPort("10.96.0.10:80")
+
 // services has a service of the pods front and back, one without endpoints, and one of a program on the first host.
 const services = `service:services:
 - uid: 5e55101e-c0e0-4000-8000-000000000001
@@ -106,7 +109,7 @@ func (w *world) testNodes() {
 // testServices tests cluster addresses from pods and nodes, and a port of nodes from outside.
 func (w *world) testServices() {
 	require.NoError(w.t, w.lab.Apply(w.t.Context(), "services", services))
-	page, api := netip.MustParseAddrPort("10.96.0.10:80"), netip.MustParseAddrPort("10.96.0.1:443")
+	api := netip.MustParseAddrPort("10.96.0.1:443")
 	serving := []string{w.pods[0].String(), w.pods[2].String()}
 	var clients []string
 	for _, p := range w.pods {
@@ -197,6 +200,25 @@ func (w *world) testLastPods() {
 		require.NoError(w.t, w.lab.Unplug(w.t.Context(), p))
 		require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p))
 	}
+}
+
+// testIsolatedServices tests that pods of an isolated namespace reach its service, by endpoints on all nodes, and pods of another namespace
+// do not. Pods that were plugged in before namespaces were isolated do too.
+func (w *world) testIsolatedServices() {
+	p := pod(10, "web", "client", "host2")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
+	_, err := w.lab.Plug(w.t.Context(), p)
+	require.NoError(w.t, err)
+	for _, client := range []odlpods.Pod{p, w.pods[0].Pod, w.pods[1].Pod, w.pods[2].Pod} {
+		w.both(client.String(), page, []string{w.pods[0].String(), w.pods[2].String()})
+		w.refused(client.String(), "10.96.0.11:80")
+	}
+	for _, other := range w.pods[3:] {
+		_, err := w.lab.HTTPGet(w.t.Context(), other.String(), "http://"+page.String()+"/")
+		require.Error(w.t, err, "%s is of another namespace", other)
+	}
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p))
 }
 
 // testIsolatedNode tests that a node and a pod of an isolated namespace on it reach each other, and nodes reach no other pods.

@@ -306,6 +306,7 @@ func (w *world) testIsolated() {
 		require.NoError(w.t, w.lab.Apart(w.t.Context(), w.pods[0].Pod, to.Address), "still")
 	}
 	w.testIsolatedNode()
+	w.testIsolatedServices()
 	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "none"))
 	w.reachAll()
 }

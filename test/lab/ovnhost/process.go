@@ -19,7 +19,7 @@ import (
 )
 
 // readyTimeout bounds the time from the start of a process until it is ready.
-const readyTimeout = 45 * time.Second
+const readyTimeout = 2 * time.Minute
 
 // toolTimeout bounds a run of a short program.
 const toolTimeout = time.Minute

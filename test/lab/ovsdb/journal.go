@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Journal is a place in a file to which an ovsdb-server appends its transactions.
@@ -48,6 +49,22 @@ func (j Journal) Since() ([]Record, error) {
 		all = append(all, r)
 	}
 	return all, nil
+}
+
+// Last returns when the server has appended the last transaction after the place.
+func (j Journal) Last() (time.Time, error) {
+	text, err := j.read()
+	if err != nil {
+		return time.Time{}, fmt.Errorf("read the last transaction of a database: %w", err)
+	}
+	text = strings.TrimSuffix(text, "\n")
+	var last struct {
+		Date int64 `json:"_date"` // in milliseconds
+	}
+	if err := json.Unmarshal([]byte(text[strings.LastIndexByte(text, '\n')+1:]), &last); err != nil {
+		return time.Time{}, fmt.Errorf("read the last transaction of a database: %w", err)
+	}
+	return time.UnixMilli(last.Date), nil
 }
 
 func (j Journal) read() (string, error) {

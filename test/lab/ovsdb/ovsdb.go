@@ -50,6 +50,14 @@ func run(t testing.TB, args []string, prepare func(*Process) error) *Server {
 // Endpoint returns the server's address in the form of OVN: unix:PATH.
 func (s *Server) Endpoint() string { return s.process.Endpoint() }
 
+// Journal returns the current end of the server's file.
+func (s *Server) Journal(t testing.TB) Journal {
+	t.Helper()
+	j, err := s.process.Journal()
+	require.NoError(t, err)
+	return j
+}
+
 // Restart ends the server with SIGKILL if it runs, and starts it with the same database.
 func (s *Server) Restart(t testing.TB) {
 	t.Helper()

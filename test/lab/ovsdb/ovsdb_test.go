@@ -2,6 +2,7 @@ package ovsdb_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,6 +14,13 @@ func TestServer(t *testing.T) {
 	s.NBCtl(t, "ls-add", "one")
 	before := s.Dump(t, "Logical_Switch", "Logical_Router")
 	require.Contains(t, before, "one")
+
+	empty, begun := s.Journal(t), time.Now().Truncate(time.Millisecond)
+	s.NBCtl(t, "ls-add", "two")
+	last, err := empty.Last()
+	require.NoError(t, err)
+	require.False(t, last.Before(begun) || last.After(time.Now()), last)
+	before = s.Dump(t, "Logical_Switch", "Logical_Router")
 
 	s.Restart(t)
 	require.Equal(t, before, s.Dump(t, "Logical_Switch", "Logical_Router"))

@@ -105,3 +105,36 @@ func WithVIPs(v coe.View) coe.View {
 	}
 	return v
 }
+
+// Node1 is the node of OneNode.
+var Node1 = netip.MustParseAddr("192.168.33.12")
+
+// OneNode returns a namespace "default" on one node, without pods.
+func OneNode() coe.View {
+	elan := netvirt.ELANName(Node1, "default")
+	return coe.View{
+		Namespace: "default",
+		Blocks: []*coe.Block{{
+			ELAN: elan, Prefix: netip.MustParsePrefix("10.11.2.24/29"), Gateway: netip.MustParseAddr("10.11.2.25"),
+			Network: "default", DNS: []netip.Addr{netip.MustParseAddr("10.96.0.10")},
+		}},
+		ELANs: map[string]*coe.ELANFact{elan: {Name: elan, VNI: 70000, NetworkType: "VXLAN"}},
+		VPN:   &coe.VPNFact{Name: "default", Namespace: "default", RD: 2},
+		Nodes: map[netip.Addr]*coe.Node{Node1: {UID: "n1", HostName: "node1", InternalIP: Node1}},
+	}
+}
+
+// AddPod adds a pod with an address of the block to a view that OneNode returned.
+func AddPod(v *coe.View, uid, name, addr string) *coe.Pod {
+	p := &coe.Pod{UID: uid, Name: name, Namespace: "default", HostIP: Node1, Interfaces: []coe.PodInterface{{UID: uid}}}
+	v.Pods = append(v.Pods, p)
+	slices.SortFunc(v.Pods, (*coe.Pod).Compare)
+	PutLease(v, &coe.Lease{
+		PodUID: uid, InterfaceUID: uid, Seq: uint64(len(v.Leases)), Namespace: "default", Pod: name,
+		Name: "default:" + name, Primary: true, Node: Node1, MAC: "0a:58:0a:0b:02:1c",
+		Addresses: []coe.LeasedAddress{{
+			Address: netip.MustParseAddr(addr), Network: v.Blocks[0].Prefix, Gateway: v.Blocks[0].Gateway,
+		}},
+	})
+	return p
+}

@@ -29,6 +29,7 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	w.step("the leader is frozen for a minute", w.testFrozen)
 	w.step("the leader is killed, and started again", w.testKilled)
 	w.step("all members are restarted", w.testRestarted)
+	w.step("all members are restarted without datastores", w.testWiped)
 	w.step("pods are unplugged", w.testUnplugged)
 }
 
@@ -109,6 +110,15 @@ func (w *world) testRestarted() {
 		w.requireNewPod()
 		w.unplugLast()
 	})
+	w.requireWhole()
+}
+
+// testWiped kills all members, and starts them without their datastores. The bridge writes its entries again, and the switches forget
+// their flows.
+func (w *world) testWiped() {
+	require.NoError(w.t, odl.WipeCluster(w.t.Context(), w.members))
+	w.requireNewPod()
+	w.unplugLast()
 	w.requireWhole()
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 const (
@@ -128,43 +126,17 @@ func (w *world) requireNewPod() {
 // resident matches the resident memory of a process.
 var resident = regexp.MustCompile(`(?m)^VmRSS.*$`)
 
-// answered matches a line of ping about an answer.
-var answered = regexp.MustCompile(`^\[(\d+\.\d+)\] .*icmp_seq=(\d+)`)
-
 // flow sends pings from the first pod to the second, which is on the other host, while do runs. It logs what was lost, and requires that
 // an answer comes at least once in a time.
 func (w *world) flow(most time.Duration, do func()) {
 	w.t.Helper()
-	name := "flow" + strconv.Itoa(w.count)
-	flow, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
-		Name: name, Pod: w.pods[0].String(), Argv: []string{"ping", "-n", "-D", "-i", "0.1", w.pods[1].Address.String()},
-	})
+	pings, err := w.lab.StartPings(w.t.Context(), "flow"+strconv.Itoa(w.count), w.pods[0].Pod, w.pods[1].Address)
 	require.NoError(w.t, err)
 	do()
-	require.NoError(w.t, flow.Terminate())
-	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), name+".log"))
+	got, err := pings.End()
 	require.NoError(w.t, err)
-	var last, before float64
-	var number, got int
-	var gap float64
-	for line := range strings.Lines(string(text)) {
-		fields := answered.FindStringSubmatch(line)
-		if fields == nil {
-			continue
-		}
-		got++
-		if last, err = strconv.ParseFloat(fields[1], 64); err == nil {
-			number, err = strconv.Atoi(fields[2])
-		}
-		require.NoError(w.t, err)
-		if before > 0 {
-			gap = max(gap, last-before)
-		}
-		before = last
-	}
-	w.t.Logf("running pods: %d of %d packets lost, and none answered for %.1f s at most", number-got, number, gap)
-	require.NotZero(w.t, got)
-	require.Less(w.t, time.Duration(gap*float64(time.Second)), most)
+	w.t.Logf("running pods: %d of %d packets lost, and none answered for %.1f s at most", got.Lost, got.Sent, got.Gap.Seconds())
+	require.Less(w.t, got.Gap, most)
 }
 
 func (w *world) leader() *odl.Controller {

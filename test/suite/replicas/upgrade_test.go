@@ -18,9 +18,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
-// previous is the commit from which a rolling upgrade starts: the commit of the last bridges in use. It
+// previous is the commit from which a rolling upgrade starts: the last one before decision 87, for TestUpgradeOfNodeACLs. It
 // is changed with each release.
-const previous = "c1aab8b7e2d941db4348fc185b7b8d99b3a91799"
+const previous = "163e82bb57feb57b61719c52b7c30a18294ef93e"
 
 // upgradeSeed is the seed of the loads of a rolling upgrade.
 const upgradeSeed = 20261123

@@ -51,7 +51,7 @@ func (c *codec) Encode(u Unit, objects []netvirt.Object, there Content) (Content
 	case netvirt.KindManagementPort:
 		out = c.encodeManagementPort(objects)
 	case netvirt.KindNodePort:
-		out = encodeNodePort(objects)
+		out = c.encodeNodePort(objects)
 	default:
 		out, err = c.encodeInterface(u, objects, there)
 	}

@@ -142,19 +142,29 @@ func (c *codec) encodeManagementPort(objects []netvirt.Object) (out Content) {
 	add("ipv6-edge", o.IPv6.Edge)
 	elan := NetworkName(o.Network)
 	macs := &ELANInterface{Name: o.Name(), ELAN: elan, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe()}
-	vpn := &VPNInterface{Name: o.Name(), moved: c.form != Nested}
-	for _, a := range []netip.Addr{o.Address, o.EdgeAddress} {
+	adjacencies := c.routed(subnet{elan, o.Network}, o.MAC, network.Gateway, o.Address, o.EdgeAddress)
+	out[Interfaces], out[ELANInterfaces] = nodeInterface(o.Name(), words), macs
+	out[VPNInterfaces] = c.nodeVPN(o.Name(), TransitPrefix+network.Transit, adjacencies)
+	return out
+}
+
+// routed returns the adjacencies of a port of a node for its valid addresses.
+func (c *codec) routed(in subnet, mac string, gateway netip.Addr, addresses ...netip.Addr) (all []adjacency) {
+	for _, a := range addresses {
 		if a.IsValid() {
-			vpn.Adjacencies = append(vpn.Adjacencies, adjacency{
-				Address: netip.PrefixFrom(a, a.BitLen()).String(), MAC: o.MAC, Type: primary,
-				SubnetID: c.Subnets.id(subnet{elan, o.Network}), Gateway: addressText(network.Gateway),
+			all = append(all, adjacency{
+				Address: netip.PrefixFrom(a, a.BitLen()).String(), MAC: mac, Type: primary, SubnetID: c.Subnets.id(in), Gateway: addressText(gateway),
 			})
 		}
 	}
-	vpn.VPNs = []VPNName{{TransitPrefix + network.Transit, subnetType(true, false)}}
-	vpn.Normalize()
-	out[Interfaces], out[ELANInterfaces], out[VPNInterfaces] = nodeInterface(o.Name(), words), macs, vpn
-	return out
+	return all
+}
+
+// nodeVPN returns the vpn-interface of a port of a node.
+func (c *codec) nodeVPN(name, vpn string, adjacencies []adjacency) Entry {
+	e := &VPNInterface{Name: name, moved: c.form != Nested, Adjacencies: adjacencies, VPNs: []VPNName{{vpn, subnetType(true, false)}}}
+	e.Normalize()
+	return e
 }
 
 func addressText(a netip.Addr) string {
@@ -200,9 +210,9 @@ func decodeManagementPort(objects []netvirt.Object, have Content) []netvirt.Obje
 	return append(objects, o)
 }
 
-// encodeNodePort returns the entries of a node's port in an elan-instance. It is a member of no vpn-instance: pods of the
-// elan-instance are its neighbours.
-func encodeNodePort(objects []netvirt.Object) (out Content) {
+// encodeNodePort returns the entries of a node's port in an elan-instance, whose pods are its neighbours. It is a member of the
+// vpn-instance if it has an edge address.
+func (c *codec) encodeNodePort(objects []netvirt.Object) (out Content) {
 	o, ok := head[netvirt.NodePort](objects)
 	if !ok {
 		return out
@@ -217,9 +227,14 @@ func encodeNodePort(objects []netvirt.Object) (out Content) {
 	add("network", o.Network.String(), o.Network.IsValid())
 	add("ipv6", o.IPv6.String(), o.IPv6.IsValid())
 	add("ipv6-network", o.NetworkIPv6.String(), o.NetworkIPv6.IsValid())
+	add("edge", o.Edge.String(), o.Edge.IsValid())
+	add("edge-gateway", o.EdgeGateway.String(), o.EdgeGateway.IsValid())
 	out[Interfaces] = nodeInterface(o.Name(), words)
 	out[ELANInterfaces] = &ELANInterface{
 		Name: o.Name(), ELAN: o.ELAN, MACEntries: []macEntry{{o.MAC, o.Address.String()}}, Description: describe(),
+	}
+	if o.Edge.IsValid() {
+		out[VPNInterfaces] = c.nodeVPN(o.Name(), o.VPN, c.routed(subnet{o.ELAN, o.Network}, o.MAC, o.EdgeGateway, o.Edge))
 	}
 	return out
 }
@@ -246,6 +261,10 @@ func decodeNodePort(objects []netvirt.Object, have Content) []netvirt.Object {
 			o.IPv6, _ = netip.ParseAddr(value)
 		case "ipv6-network":
 			o.NetworkIPv6, _ = netip.ParsePrefix(value)
+		case "edge":
+			o.Edge, _ = netip.ParseAddr(value)
+		case "edge-gateway":
+			o.EdgeGateway, _ = netip.ParseAddr(value)
 		}
 	}
 	return append(objects, o)

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -134,4 +135,18 @@ func TestPlacesOfServices(t *testing.T) {
 		"tcp":           {"elsewhere", "192.0.2.4"},
 		"tcp/192.0.2.0": {"192.0.2.0", "192.0.2.3"}, "tcp/192.0.2.1": {"192.0.2.1"}, "tcp/192.0.2.2": {"192.0.2.2"},
 	}, groups)
+}
+
+// TestFormerGroups: the Port_Groups of elan-instances and vpn-instances from before decision 90 hold the object, so it stays in its namespace.
+func TestFormerGroups(t *testing.T) {
+	c := Codec{Owner: "owner", Layout: LayoutNode}
+	vpn := netvirt.VPNInstance{Name: "ns", Namespace: "ns", RouteDistinguisher: "1:1", Transit: netvirt.CommonRouteTarget}
+	elan := netvirt.ELANInstance{Name: "192.168.33.11:ns", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 7}
+	for o, ids := range map[netvirt.Object]map[string]string{vpn: c.vpnIDs(vpn.Key(), vpn), elan: c.elanIDs(elan.Key(), elan)} {
+		row := ovsdb.Row{Table: Northbound.Table(nb.PortGroupTable), Value: &nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, o.Key(), ""), ExternalIDs: ids}}
+		head, ours := c.Marked(row)
+		require.True(t, ours)
+		require.Equal(t, o.Key(), head)
+		require.Equal(t, []netvirt.Object{o}, c.Decode(head, row))
+	}
 }

@@ -158,7 +158,7 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	case *nb.PortGroup:
 		return decodePortGroup(head, r)
 	case *nb.DHCPOptions:
-		return decodeDHCPOptions(r)
+		return decodeDHCPOptions(head, r)
 	case *nb.AddressSet:
 		return decodeRemoteGroup(head, r)
 	}

@@ -119,7 +119,8 @@ func (c Codec) uuid(table string, head netvirt.Key, role string) string {
 // mark returns the external_ids of a row, with the given pairs of key and value added.
 // It leaves out empty values.
 func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]string {
-	ids := map[string]string{IDOwner: c.Owner, idKind: head.Kind.String(), idName: head.Name}
+	ids := make(map[string]string, 3+len(pairs)/2)
+	ids[IDOwner], ids[idKind], ids[idName] = c.Owner, head.Kind.String(), head.Name
 	pairs = append(pairs, IDRole, role)
 	for i := 0; i < len(pairs); i += 2 {
 		if pairs[i+1] != "" {

@@ -16,8 +16,8 @@ type Layout string
 const (
 	// LayoutELAN: a switch for each elan-instance, and a router for each vpn-instance.
 	LayoutELAN Layout = "elan"
-	// LayoutNode: a switch for each node, and one router, the transit's. An elan-instance and a vpn-instance are
-	// Port_Groups. It has no isolated vpn-instances. An elan-instance with a physical network has a switch of its own, also
+	// LayoutNode: a switch for each node, and one router, the transit's. An elan-instance and a vpn-instance
+	// are in rows that OVN does not look at. It has no isolated vpn-instances. An elan-instance with a physical network has a switch of its own, also
 	// on the transit's router.
 	LayoutNode Layout = "node"
 )

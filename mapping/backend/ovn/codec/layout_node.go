@@ -141,18 +141,34 @@ func (c Codec) decodeNodeSwitch(ids map[string]string) []netvirt.Object {
 	return []netvirt.Object{netvirt.Node{Address: address, HostName: ids[idHostName], Chassis: ids[idChassis], Gateways: gateways}}
 }
 
-// elan adds the group that stands for an elan-instance, or its switch if it has a physical network.
+// elan adds the row that holds an elan-instance, or its switch if it has a physical network.
 func (c byNode) elan(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, look Lookup) {
 	if o.PhysicalNetwork != "" {
 		c.elanSwitch(set, k, o, look)
 		return
 	}
-	set.Add(&nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, k, ""), Name: c.matchName("/elan/" + o.Name), ExternalIDs: c.elanIDs(k, o)})
+	set.Add(c.holding(k, c.elanIDs(k, o)))
 }
 
-// vpn adds the group that stands for a vpn-instance.
+// vpn adds the row that holds a vpn-instance.
 func (c byNode) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
-	set.Add(&nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, k, ""), Name: c.matchName("/vpn/" + o.Name), ExternalIDs: c.vpnIDs(k, o)})
+	set.Add(c.holding(k, c.vpnIDs(k, o)))
+}
+
+// holding returns a row that holds an object in its external_ids, and has no other effect: ovn-northd does not look at DHCP_Options
+// that no port names.
+func (c byNode) holding(k netvirt.Key, ids map[string]string) *nb.DHCPOptions {
+	return &nb.DHCPOptions{UUID: c.uuid(nb.DHCPOptionsTable, k, ""), ExternalIDs: ids}
+}
+
+// StandsFor returns the row that a row of an earlier release stands for: the Port_Group of an elan-instance or a vpn-instance, from before
+// decision 90, holds the object as the row of holding does. It is not ok for any other row.
+func (c Codec) StandsFor(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
+	group, is := r.Value.(*nb.PortGroup)
+	if !is || c.Layout != LayoutNode || head.Kind != netvirt.KindELANInstance && head.Kind != netvirt.KindVPNInstance {
+		return ovsdb.Row{}, false
+	}
+	return ovsdb.Row{Table: Northbound.Table(nb.DHCPOptionsTable), Value: byNode{c}.holding(head, group.ExternalIDs)}, true
 }
 
 // hasSwitch reports whether an elan-instance has a switch of its own. The pods of other namespaces on the switch of its node
@@ -187,9 +203,14 @@ func (c byNode) gatewayOfSwitch(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subn
 	}
 }
 
-// decodeDHCPOptions decodes the row of subnet. In LayoutELAN these rows hold no object.
-func decodeDHCPOptions(row *nb.DHCPOptions) []netvirt.Object {
-	if row.ExternalIDs[idELAN] == "" {
+// decodeDHCPOptions decodes the row of elan, vpn or subnet of LayoutNode. The rows of LayoutELAN hold no object.
+func decodeDHCPOptions(head netvirt.Key, row *nb.DHCPOptions) []netvirt.Object {
+	switch {
+	case head.Kind == netvirt.KindELANInstance:
+		return decodeELAN(head, row.ExternalIDs)
+	case head.Kind == netvirt.KindVPNInstance:
+		return decodeVPN(head, row.ExternalIDs)
+	case row.ExternalIDs[idELAN] == "":
 		return nil
 	}
 	return decodeSubnet(row.ExternalIDs)

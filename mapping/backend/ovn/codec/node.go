@@ -295,6 +295,9 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	if o.NetworkIPv6.IsValid() {
 		lsp.ExternalIDs[idAddress6], lsp.ExternalIDs[idPrefix6] = o.IPv6.String(), o.NetworkIPv6.String()
 	}
+	if o.Edge.IsValid() { // of a backend whose nodes balance, which writes here too
+		lsp.ExternalIDs[idEdgeIP], lsp.ExternalIDs[idGateway] = o.Edge.String(), o.EdgeGateway.String()
+	}
 	if o.Chassis != "" {
 		lsp.Options["requested-chassis"] = o.Chassis
 	}
@@ -396,7 +399,10 @@ func decodeNodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	address, _ := netip.ParseAddr(ids[idAddress])
 	address6, _ := netip.ParseAddr(ids[idAddress6])
 	network6, _ := netip.ParsePrefix(ids[idPrefix6])
+	edge, _ := netip.ParseAddr(ids[idEdgeIP])
+	gateway, _ := netip.ParseAddr(ids[idGateway])
 	return []netvirt.Object{netvirt.NodePort{
-		ELAN: k.Name, Network: network, VPN: ids[idVPN], Address: address, IPv6: address6, NetworkIPv6: network6, MAC: ids[idMAC], Chassis: ids[idChassis],
+		ELAN: k.Name, Network: network, VPN: ids[idVPN], Address: address, IPv6: address6, NetworkIPv6: network6, Edge: edge, EdgeGateway: gateway,
+		MAC: ids[idMAC], Chassis: ids[idChassis],
 	}}
 }

@@ -3,6 +3,7 @@ package codec
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/google/uuid"
@@ -22,12 +23,27 @@ type port struct {
 	adjacencies []netvirt.Adjacency
 }
 
-func newPort(k netvirt.Key, objects netvirt.Model) (port, bool) {
-	i, plugged := head[netvirt.Interface](objects, k)
-	e, attached := head[netvirt.ELANInterface](objects, netvirt.Key{Kind: netvirt.KindELANInterface, Name: k.Name})
-	v, _ := head[netvirt.VPNInterface](objects, netvirt.Key{Kind: netvirt.KindVPNInterface, Name: k.Name})
-	a, _ := head[netvirt.InterfaceACL](objects, netvirt.Key{Kind: netvirt.KindInterfaceACL, Name: k.Name})
-	return port{i, e, v, a, each[netvirt.MACEntry](objects), each[netvirt.Adjacency](objects)}, plugged && attached
+func newPort(objects netvirt.Model) (p port, complete bool) {
+	var plugged, attached bool
+	for _, o := range objects {
+		switch o := o.(type) {
+		case netvirt.Interface:
+			p.Interface, plugged = o, true
+		case netvirt.ELANInterface:
+			p.elan, attached = o, true
+		case netvirt.VPNInterface:
+			p.vpn = o
+		case netvirt.InterfaceACL:
+			p.acl = o
+		case netvirt.MACEntry:
+			p.entries = append(p.entries, o)
+		case netvirt.Adjacency:
+			p.adjacencies = append(p.adjacencies, o)
+		}
+	}
+	slices.SortFunc(p.entries, func(a, b netvirt.MACEntry) int { return a.Key().Compare(b.Key()) })
+	slices.SortFunc(p.adjacencies, func(a, b netvirt.Adjacency) int { return a.Key().Compare(b.Key()) })
+	return p, plugged && attached
 }
 
 // PortUUID returns the UUID of the port of an Interface, given its key.
@@ -36,7 +52,7 @@ func (c Codec) PortUUID(k netvirt.Key) string { return c.uuid(nb.LogicalSwitchPo
 // encodePort adds the port of a pod. An Interface has no port until it is attached to an
 // elan-instance: the server deletes a port that is on no switch.
 func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	p, ok := newPort(k, objects)
+	p, ok := newPort(objects)
 	if !ok {
 		return
 	}
@@ -44,9 +60,10 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	if !ok {
 		return
 	}
+	addresses := p.addresses()
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.PortUUID(k), Name: k.Name,
-		Addresses: p.addresses(), PortSecurity: p.addresses(), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
+		Addresses: addresses, PortSecurity: slices.Clone(addresses), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
 	}
 	if p.PodUID != "" {
 		// OVN binds the port only to an interface with this UID. So an interface that an
@@ -138,11 +155,9 @@ func IsOwnBinding(row *nb.StaticMACBinding) bool {
 // IP addresses.
 func (p port) addresses() []string {
 	ips := map[string][]string{}
-	seen := map[[2]string]bool{}
 	add := func(mac string, ip netip.Addr) {
-		if mac != "" && !seen[[2]string{mac, ip.String()}] {
-			seen[[2]string{mac, ip.String()}] = true
-			ips[mac] = append(ips[mac], ip.String())
+		if text := ip.String(); mac != "" && !slices.Contains(ips[mac], text) {
+			ips[mac] = append(ips[mac], text)
 		}
 	}
 	for _, e := range p.entries {
@@ -151,7 +166,7 @@ func (p port) addresses() []string {
 	for _, a := range p.adjacencies {
 		add(a.MAC, a.Address)
 	}
-	var addresses []string
+	addresses := make([]string, 0, len(ips))
 	for _, mac := range sortedKeys(ips) {
 		addresses = append(addresses, mac+" "+strings.Join(ips[mac], " "))
 	}

@@ -262,7 +262,8 @@ func decodeELAN(head netvirt.Key, ids map[string]string) []netvirt.Object {
 	}}
 }
 
-// decodePortGroup decodes the group of an acl, or the group that stands for an elan-instance or a vpn-instance.
+// decodePortGroup decodes the group of an acl. A group of an elan-instance or a vpn-instance, as databases from before decision 90 have
+// it, is damage: the object is read, so that it stays in its namespace until it has its row.
 func decodePortGroup(head netvirt.Key, group *nb.PortGroup) []netvirt.Object {
 	switch head.Kind {
 	case netvirt.KindELANInstance:

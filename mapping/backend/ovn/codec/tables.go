@@ -38,9 +38,9 @@ var Northbound = ovsdb.NewDatabase(nb.Schema(), []ovsdb.TableType{
 // switch ports, the largest table, are decoded while the server works on the rest.
 var ReadOrder = tablesOf(
 	nb.LoadBalancerGroupTable, nb.StaticMACBindingTable, nb.LogicalRouterTable, nb.LogicalSwitchTable,
-	nb.AddressSetTable, nb.PortGroupTable, nb.LogicalSwitchPortTable,
+	nb.AddressSetTable, nb.PortGroupTable, nb.DHCPOptionsTable, nb.LogicalSwitchPortTable,
 	nb.LogicalRouterPortTable, nb.GatewayChassisTable, nb.LogicalRouterStaticRouteTable, nb.LogicalRouterPolicyTable, nb.NATTable, nb.ACLTable, nb.MeterTable, nb.MeterBandTable,
-	nb.LoadBalancerTable, nb.DHCPOptionsTable,
+	nb.LoadBalancerTable,
 )
 
 func tablesOf(names ...string) (all []*ovsdb.Table) {

@@ -148,8 +148,11 @@ func (c *Conn) Wait(ctx context.Context, call *Call) ([]Result, error) {
 	case <-c.ended:
 	}
 	select {
-	case <-call.done: // too
+	case <-call.done: // too: the answer counts
 		return call.results, call.err
+	default:
+	}
+	select {
 	case <-c.ended:
 		return nil, c.err
 	default:

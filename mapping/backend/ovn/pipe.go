@@ -1,0 +1,66 @@
+package ovn
+
+import (
+	"sync"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// A pipe holds up to pipeBatches batches of pipeBatch elements. So it holds a good part of the largest tables, and the server
+// rarely waits.
+const pipeBatch, pipeBatches = 256, 128
+
+// pipe passes what a source shows to another goroutine, in order.
+type pipe struct {
+	batches chan []shown
+
+	mu     sync.Mutex
+	next   []shown // the next batch
+	closed bool
+}
+
+// shown is one thing that a source shows: a row of ours, a link, a row that may be ours, or the end of a table.
+type shown struct {
+	table *ovsdb.Table // of a row of ours; nil for other things
+	uuid  string
+	head  netvirt.Key
+	// former: it is a switch of the other layout. standsIn: it stands for another row, which has the sum.
+	former, standsIn bool
+
+	sum     ovsdb.Sum
+	objects []netvirt.Object
+
+	link  ovsdb.Link
+	stray ovsdb.Row
+	read  *ovsdb.Table
+}
+
+func newPipe() *pipe { return &pipe{batches: make(chan []shown, pipeBatches)} }
+
+// send passes one thing on. After close it does nothing.
+func (p *pipe) send(one shown) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return
+	}
+	p.next = append(p.next, one)
+	if len(p.next) == pipeBatch || one.read != nil {
+		p.flush()
+	}
+}
+
+// close ends the batches. It passes on what is left.
+func (p *pipe) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flush()
+	p.closed = true
+	close(p.batches)
+}
+
+func (p *pipe) flush() {
+	p.batches <- p.next
+	p.next = make([]shown, 0, pipeBatch)
+}

@@ -1,0 +1,48 @@
+// Package namespace makes network namespaces for tests of what the kernel of a node does.
+package namespace
+
+import (
+	"errors"
+	"os/exec"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/links"
+)
+
+// New creates a network namespace without a name, which ends with the test. With -short the test is skipped, because it needs root.
+func New(t testing.TB) (ns netns.NsHandle) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("needs root; make test runs it")
+	}
+	home, err := netns.Get()
+	require.NoError(t, err)
+	defer func() { require.NoError(t, home.Close()) }()
+	require.NoError(t, links.Inside(home, func() (err error) {
+		ns, err = netns.New()
+		return err
+	}), "a network namespace needs root")
+	t.Cleanup(func() { require.NoError(t, ns.Close()) })
+	return ns
+}
+
+// WithShell is New. The function runs a command of the shell in the namespace, and returns what it prints.
+func WithShell(t testing.TB) (ns netns.NsHandle, run func(command string) string) {
+	t.Helper()
+	ns = New(t)
+	return ns, func(command string) (out string) {
+		t.Helper()
+		require.NoError(t, links.Inside(ns, func() error {
+			said, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
+			out = string(said)
+			if err != nil {
+				return errors.New(command + ": " + out)
+			}
+			return nil
+		}))
+		return out
+	}
+}
