@@ -25,6 +25,9 @@ func (l *Loop) wrote(epoch uint64, changes []netvirt.Change) error {
 	made := map[netvirt.Scope][]netvirt.Change{}
 	for _, c := range changes {
 		made[c.Scope()] = append(made[c.Scope()], c)
+		if leavesCluster(c) {
+			made[netvirt.Cluster] = append(made[netvirt.Cluster], netvirt.Change{Old: c.Old})
+		}
 	}
 	for s, changes := range made {
 		l.have[s] = l.have[s].Apply(changes)

@@ -2,10 +2,12 @@ package reconcile_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -45,17 +47,33 @@ func TestInSyncIsNotSaidEarly(t *testing.T) {
 }
 
 // TestNamespaceUnknown: the backend has an object of a namespace without its namespace, because an external writer has
-// changed it. The object is repaired, and not deleted as one of the cluster.
+// changed it. The object is repaired, and not deleted as one of the cluster, whichever scope comes first.
 func TestNamespaceUnknown(t *testing.T) {
-	w := newWorld()
-	w.pods("a", "x")
-	l, _ := w.start(t)
-	w.requireInSync(t, l)
-	<-w.watching
 	damaged := netvirt.VPNInstance{Name: "a", RouteDistinguisher: "damaged"}
-	before := w.writes.Load()
-	require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{Old: w.models["a"][damaged.Key()], New: damaged}}))
-	w.changed()
-	require.Eventually(t, func() bool { return w.writes.Load() > before }, time.Minute, time.Millisecond)
-	w.requireInSync(t, l)
+	t.Run("together", func(t *testing.T) {
+		w := newWorld()
+		w.pods("a", "x")
+		l, _ := w.start(t)
+		w.requireInSync(t, l)
+		<-w.watching
+		before := w.writes.Load()
+		require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{Old: w.models["a"][damaged.Key()], New: damaged}}))
+		w.changed()
+		require.Eventually(t, func() bool { return w.writes.Load() > before }, time.Minute, time.Millisecond)
+		w.requireInSync(t, l)
+	})
+	for _, order := range [][]netvirt.Scope{{"a", netvirt.Cluster}, {netvirt.Cluster, "a"}} {
+		t.Run(fmt.Sprintf("%q", order), func(t *testing.T) {
+			w := newWorld()
+			w.pods("a", "x")
+			require.NoError(t, w.Backend.Write(t.Context(), netvirt.Diff(nil, netvirt.Model{damaged.Key(): damaged})))
+			l := reconcile.New(reconcile.Config{}, "memory", w, w.source(), reconcile.NewMetrics(prometheus.NewRegistry()), slog.New(slog.DiscardHandler))
+			for _, s := range order {
+				require.NoError(t, reconcile.Process(l, t.Context(), []netvirt.Scope{s}))
+			}
+			have, err := w.Backend.Read(t.Context())
+			require.NoError(t, err)
+			require.Equal(t, w.models["a"], have)
+		})
+	}
 }

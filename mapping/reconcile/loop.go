@@ -247,8 +247,8 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 			l.cfg.Listener.Mapped(s, problems)
 		}
 	}
+	changes = l.joined(changes)
 	if len(scopes) > 1 {
-		changes = joined(changes)
 		netvirt.Sort(changes)
 	}
 	changes, late, err := l.write(ctx, changes)
@@ -259,7 +259,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 	if complete {
 		maps.DeleteFunc(wanted, func(s netvirt.Scope, _ netvirt.Parts) bool { return late[s] })
 		err = l.agrees(epoch, wanted)
-		noted = slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return !late[c.Scope()] })
+		noted = slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return !late[c.Scope()] && !leavesCluster(c) })
 	}
 	if err == nil {
 		err = l.wrote(epoch, noted)
