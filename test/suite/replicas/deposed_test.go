@@ -80,8 +80,8 @@ func (d *deposed) round(n int, atLeast time.Duration) {
 	t := d.t
 	t.Helper()
 	stop := d.load()
+	said := d.leader.Log().Len() // on a busy machine it may lose its lease before it is halted
 	unfinished := haltMidway(d.leader, d.other, d.nb, d.random)
-	said := d.leader.Log().Len()
 	halted := time.Now()
 	await(t, patience, "the other one leads", func() error { return d.other.leads(true) })
 	stop()
