@@ -57,7 +57,7 @@ func TestHugeAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, odlfake.Oxygen)
 			cfg := f.config(t)
-			cfg.Dialect = "draft-02"
+			cfg.Dialect, cfg.ReadTimeout = "draft-02", 10*time.Minute // for 100 MiB
 			b := open(t, cfg)
 			if c.path == list {
 				write(t, b, podsOf("a"))
