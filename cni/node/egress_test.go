@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -276,19 +275,4 @@ func TestStrayConnections(t *testing.T) {
 func (r *router) mac(ns, link string) string {
 	r.t.Helper()
 	return strings.TrimSpace(r.run("ip", "netns", "exec", ns, "cat", "/sys/class/net/"+link+"/address"))
-}
-
-// A failure of one egress address fails neither the others nor the connection of the node.
-func TestOutcomeOfWays(t *testing.T) {
-	var o outcome
-	broken := errors.New("broken")
-	require.True(t, o.step("coeg1-2", "link", func() (bool, error) { return true, nil }))
-	require.False(t, o.step("coeg2-2", "link", func() (bool, error) { return false, broken }))
-	o.note("coeg2-2", "port", true, nil)
-	require.NoError(t, o.err)
-	require.Equal(t, map[string]error{"coeg2-2": errors.Join(broken)}, o.ways)
-	require.ErrorIs(t, o.ofWays(), broken)
-	require.Equal(t, []string{"link", "port"}, o.changes)
-	o.note(portName, "port", true, broken)
-	require.ErrorIs(t, o.err, broken)
 }

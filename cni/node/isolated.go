@@ -85,26 +85,18 @@ func (w *wanted) allowIPv6(to *pair, r *uplink.Record) {
 
 // isolatedRules returns the rules for the links of isolated namespaces:
 //
-// own-pods    drops packets to the node whose source the node does not route to the same link:
-//
-//	from pods of other nodes, and from pods whose address another pod has. The node would
-//	answer to somebody else. A link-local address is on each link, so it is only for ICMPv6. It also drops packets to other addresses
-//	of the node: the endpoint of a service can be one. ICMPv6 finds neighbours.
-//
-// no-forward  drops everything that the node would forward to or from these links. Otherwise a
-//
-//	pod could reach other namespaces and other networks through its node. If the node leads to services, what it has translated
-//	leaves by the link that it came in by, and what is still for a cluster address is refused. A packet to the edge address that
-//	is not translated would go round between node and router until its time to live ends.
-//
-// no-redirect drops what tells pods to ask the router for services, as the node does because it sends by the same link. It also drops
-//
-//	what the kernel answers before own-sources and no-forward see a packet: that it is too big, or that its header is wrong.
-//
-// own-sources drops packets whose source the node does not route to the same link, before the kernel can answer them. It would
-//
-//	answer to somebody else: a refusal, or what it sends when the time to live ends, has the content of the packet. Answers of
-//	endpoints come from anywhere. Pods whose address another pod has may send to services too, and get no refusal.
+//   - own-pods drops packets to the node whose source the node does not route to the same link: from pods of other nodes, and from
+//     pods whose address another pod has. The node would answer to somebody else. A link-local address is on each link, so it is only
+//     for ICMPv6. It also drops packets to other addresses of the node: the endpoint of a service can be one. ICMPv6 finds neighbours.
+//   - no-forward drops everything that the node would forward to or from these links. Otherwise a pod could reach other namespaces and
+//     other networks through its node. If the node leads to services, what it has translated leaves by the link that it came in by, and
+//     what is still for a cluster address is refused. A packet to the edge address that is not translated would go round between node
+//     and router until its time to live ends.
+//   - no-redirect drops what tells pods to ask the router for services, as the node does because it sends by the same link. It also
+//     drops what the kernel answers before own-sources and no-forward see a packet: that it is too big, or that its header is wrong.
+//   - own-sources drops packets whose source the node does not route to the same link, before the kernel can answer them. It would
+//     answer to somebody else: a refusal, or what it sends when the time to live ends, has the content of the packet. Answers of
+//     endpoints come from anywhere. Pods whose address another pod has may send to services too, and get no refusal.
 func (w wanted) isolatedRules() (all []rule) {
 	own := linkPrefix + "*"
 	if w.balances {

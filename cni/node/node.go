@@ -286,7 +286,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	if unread == nil {
 		n.ports.Begin(begun)
 	}
-	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), unanswered), retryAfter), served)
+	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
 	again = sooner(again, n.unused.next(time.Now()))
 	if n.owns {
 		again = sooner(again, announceEvery)

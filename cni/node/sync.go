@@ -24,6 +24,8 @@ type outcome struct {
 	// err is what has failed. ways has what concerns one egress address alone, by the end of its link in the switch.
 	err  error
 	ways map[string]error
+	// waits has the ports of namespaces that wait for OpenDaylight, which the switch logs.
+	waits error
 	// unfit are the egress addresses for which the node has no NIC.
 	unfit []netip.Addr
 }
@@ -58,6 +60,29 @@ func (o *outcome) step(port, what string, do func() (bool, error)) (ok bool) {
 	changed, err := do()
 	o.note(port, what, changed, err)
 	return err == nil
+}
+
+// putPorts puts the ports of pairs into the switch. A port that waits for OpenDaylight concerns its namespace alone, and does not disconnect the
+// node, unless it is the management port or the node has no other port.
+func (o *outcome) putPorts(pairs []pair, put func(pair) (bool, error)) {
+	var waits error
+	others := false
+	for _, p := range pairs {
+		o.step(p.port, "port", func() (bool, error) {
+			changed, err := put(p)
+			if p.link != linkName && errors.Is(err, ovs.ErrWaits) {
+				waits = errors.Join(waits, err)
+				return changed, nil
+			}
+			others = true
+			return changed, err
+		})
+	}
+	if others {
+		o.waits = waits
+	} else {
+		o.err = errors.Join(o.err, waits)
+	}
 }
 
 // sync makes the node match its place and its part in egress addresses. heard is when the bridge was last heard.
@@ -185,11 +210,9 @@ func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 	}
 	o.step("", "routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
 	o.step("", "routing rules", func() (bool, error) { return policyroute.Put(n.cfg.Netns, w.routers()) })
-	for _, p := range w.pairs {
-		o.step(p.port, "port", func() (bool, error) {
-			return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
-		})
-	}
+	o.putPorts(w.pairs, func(p pair) (bool, error) {
+		return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
+	})
 }
 
 // forgetOthers ends the connections of others whose source is the service address: once, when the rules give

@@ -31,6 +31,7 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 	n, members := withMembers(t)
 	first := ovs.NodePort{Name: "port1", Interface: "node:1", MAC: "0a:58:0a:00:00:01"}
 	_, err := n.PutNode(t.Context(), first)
+	require.ErrorIs(t, err, ovs.ErrWaits)
 	require.ErrorContains(t, err, "OpenDaylight does not manage the switch")
 
 	var quiet atomic.Bool

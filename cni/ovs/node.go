@@ -36,9 +36,12 @@ func (s *Switch) NodePorts(ctx context.Context) (names []string, err error) {
 
 func isNode(row *vswitch.Interface) bool { return row.ExternalIDs[keyNode] != "" }
 
+// ErrWaits is the error of PutNode while a new port waits for OpenDaylight.
+var ErrWaits = errors.New("it waits for OpenDaylight")
+
 // PutNode makes the switch have a port of the node itself as described, and reports whether it
 // changed anything. With OpenDaylight it adds a port only once KeepManaged has seen that OpenDaylight programs the bridge
-// and has stopped to write flows.
+// and has stopped to write flows, and fails with ErrWaits until then.
 func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -55,7 +58,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 		return false, nil
 	}
 	if err := s.awaitsFlows(); err != nil {
-		return false, fmt.Errorf("add port %s: %w", p.Name, err)
+		return false, fmt.Errorf("add port %s: %w: %w", p.Name, ErrWaits, err)
 	}
 	if row != nil {
 		if err := s.DeleteNode(ctx, p.Name); err != nil {
