@@ -41,7 +41,7 @@ func (a *Agent) KeepDirect(ctx context.Context) {
 			wait, logged = firstDirect, ""
 		} else if text := err.Error(); text != logged && ctx.Err() == nil {
 			logged = text
-			a.log.Warn("running pods do not reach the machines of a physical network yet", "err", err)
+			a.log.Warn("could not change the routes of running pods to the physical network of their namespace; trying again", "err", err)
 		}
 		select {
 		case <-changed:

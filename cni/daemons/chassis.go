@@ -20,6 +20,8 @@ import (
 // decide if the process is not visible, as from a container with its own processes. The name is not known if ovn-controller has
 // recorded none and is not connected to its database: it records its name first. Releases before 23.03 record none, and have no other source.
 func ChassisName(ctx context.Context, ovnRunDir string, recorded []string) (name string, known bool) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
 	c, err := unixctl.Dial(ctx, ovnRunDir, "ovn-controller")
 	if err == nil {
 		defer c.Close()

@@ -24,7 +24,7 @@ type Config struct {
 	OVN bool
 }
 
-// timeout bounds the questions of a scrape to one daemon. A daemon answers between two runs of its main loop.
+// timeout bounds the questions to one daemon at a time. A daemon answers between two runs of its main loop.
 const timeout = 2 * time.Second
 
 // daemon says what is of interest in the answers of a daemon.

@@ -128,6 +128,19 @@ func TestCollector(t *testing.T) {
 	require.Equal(t, []string{"coe_agent_daemon_up ovs-vswitchd 0", "coe_agent_daemon_up ovsdb-server 0"}, gathered(t, registry))
 }
 
+// A process that does not answer does not hang the agent.
+func TestChassisOfStopped(t *testing.T) {
+	dir := t.TempDir()
+	hung, err := net.Listen("unix", filepath.Join(dir, "ovn-controller.19.ctl"))
+	require.NoError(t, err)
+	defer func() { _ = hung.Close() }()
+	_, known := ChassisName(t.Context(), dir, nil)
+	require.False(t, known)
+	name, known := ChassisName(t.Context(), dir, []string{"former", "node1"})
+	require.True(t, known)
+	require.Equal(t, "node1", name)
+}
+
 // A daemon that is slow is up, and its first answers count.
 func TestSlowDaemon(t *testing.T) {
 	dir := t.TempDir()

@@ -28,10 +28,9 @@ type Chassis struct {
 }
 
 // Claim returns the chassis of known nodes, and the nodes whose chassis is not as it should be. A chassis belongs to the first node
-// whose agent has reported it, until that report
-// is deleted, but one that is named like a known node belongs to no other node: a captured node must not keep a chassis from its node.
-// A node whose agent reports another one keeps the chassis, and is marked: OVN has it by one of the two names. So is a node that OVN has
-// by another name, and not by this one.
+// whose agent has reported it, until that report is deleted. A chassis that is named like a known node belongs to no other node: a
+// captured node must not keep a chassis from its node. A node whose agent reports another one keeps the chassis, and is marked: OVN has
+// the node by one of the two names. A node that OVN has only by another name is marked too.
 func Claim(f Facts) (all map[netip.Addr]Chassis, problems []coe.Problem) {
 	c := claims{Facts: f, named: map[string]netip.Addr{}, holders: map[string]netip.Addr{}, now: map[netip.Addr]Chassis{}, hosted: map[string][]string{}}
 	for chassis, host := range f.InOVN {
