@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
@@ -16,6 +17,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.etcd.io/etcd/server/v3/etcdserver/api/v3client"
+	"go.etcd.io/etcd/server/v3/lease"
 	"go.etcd.io/etcd/server/v3/storage/wal"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
@@ -155,17 +157,22 @@ func (e *embedded) watchFrom(ctx context.Context, prefix string, revision int64,
 	}
 }
 
-// snapshot makes as many requests that change nothing as it takes for etcd to make a
-// snapshot: so the next start has none to read that are large. Where that fails it
-// has. (etcd's own ForceSnapshot races with requests.)
-func (e *embedded) snapshot(ctx context.Context) {
+// snapshot makes as many requests that change nothing as it takes for etcd to make a snapshot, and reports whether etcd has
+// taken them. Then the next start has no large requests to read. (etcd's own ForceSnapshot races with requests.)
+func (e *embedded) snapshot(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	var all sync.WaitGroup
+	var refused atomic.Bool
 	for range snapshotCount + 1 {
-		all.Go(func() { _, _ = e.etcd.Server.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: noLease}) })
+		all.Go(func() {
+			if _, err := e.etcd.Server.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: noLease}); !errors.Is(err, lease.ErrLeaseNotFound) {
+				refused.Store(true)
+			}
+		})
 	}
 	all.Wait()
+	return !refused.Load()
 }
 
 // Close stops etcd and then lets go of the directory.

@@ -80,12 +80,18 @@ func (d *Datastore) boundPast(ctx context.Context) {
 	p, kept := d.server.past, d.server.revision()
 	rests := time.NewTimer(pastRests)
 	defer rests.Stop()
+	var snapshotAgain <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-p.logged:
-			d.server.snapshot(ctx)
+			if !d.server.snapshot(ctx) {
+				snapshotAgain = time.After(pastRests)
+			}
+			continue
+		case <-snapshotAgain:
+			notify(p.logged)
 			continue
 		case <-p.grown:
 			rests.Reset(pastRests)
