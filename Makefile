@@ -8,7 +8,9 @@ GOLANGCI   := golangci-lint-v2.11.3
 LINT       := $(TOOLS)/$(GOLANGCI)
 # What connects the nodes of make demo-k8s: ovn, or odl (OpenDaylight).
 BACKEND    ?= ovn
-ON_ODL     := COE_BRIDGE_TEST_ODL=1 go test -vet=off -count=1 -p 1 -timeout 40m -run RealOpenDaylight
+# The default of go test, ten minutes for a package, is too short for a slow machine.
+GO_TEST    := go test -timeout 80m
+ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealOpenDaylight
 # The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
 # need nothing: test-race runs them.
@@ -92,7 +94,7 @@ clean: ## remove what was built, and the data of make run
 ##@ Test
 
 test-fast: ## run the tests that need nothing
-	go test -short ./...
+	$(GO_TEST) -short ./...
 
 test: deps kube odl ovn ## run all tests on real programs, except those of make test-odl (root; half an hour)
 	$(MAKE) -j2 test-race test-plain
@@ -102,14 +104,14 @@ test: deps kube odl ovn ## run all tests on real programs, except those of make 
 # while the end of the connection waits for it): test-plain runs it. OpenDaylight comes last: its tests failed twice
 # while the machine compiled the other tests.
 test-race:
-	CGO_ENABLED=1 go test -race -vet=off -p 2 -timeout 40m -skip '^TestSchedules$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
-	CGO_ENABLED=1 go test -race -vet=off -short ./cni/agent
-	CGO_ENABLED=1 go test -race -vet=off -run InProcess ./cni/agent
+	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -p 2 -skip '^TestSchedules$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
+	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -short ./cni/agent
+	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -run InProcess ./cni/agent
 
 test-plain:
 	$(MAKE) test-ovn OVN=25.03
-	go test -vet=off -p 2 -timeout 40m -skip 'InProcess$$' $(PLAIN)
-	go test -vet=off -p 2 -run 'Conformance|^TestSchedules$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
+	$(GO_TEST) -vet=off -p 2 -skip 'InProcess$$' $(PLAIN)
+	$(GO_TEST) -vet=off -p 2 -run 'Conformance|^TestSchedules$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
 	$(MAKE) test-oxygen
 
 test-oxygen:
@@ -118,8 +120,8 @@ test-oxygen:
 # test-ovn: run the suite of all backends, tests with traffic and the demo on OVN (root); test-plain runs it with OVN=25.03
 test-ovn: build
 	ovn-northd --version
-	go test -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
-	go test -vet=off -count=1 -run 'TestConformance|TestLayouts|TestOld|TestTraffic|TestChangeOfLayout|TestNamespacesOnOneSwitch' ./mapping/backend/ovn
+	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
+	$(GO_TEST) -vet=off -count=1 -run 'TestConformance|TestLayouts|TestOld|TestTraffic|TestChangeOfLayout|TestNamespacesOnOneSwitch' ./mapping/backend/ovn
 	go run ./test/demo/ovn up --listen 127.0.0.1:18181
 	go run ./test/demo/ovn down
 
@@ -133,7 +135,7 @@ test-odl: deps odl
 
 # csit: run the Robot Framework suites (root); CONTROLLER=http://… tests a running OpenDaylight
 csit: deps
-	go test -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
+	$(GO_TEST) -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
 # conformance: run Kubernetes' own network tests on seven nodes, or (BACKEND=odl) on three that OpenDaylight programs (root)
 conformance: deps kube build

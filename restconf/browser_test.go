@@ -16,6 +16,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/coder/websocket/wsjson"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // tab is a tab of a real Chromium, driven by its own protocol. It has no network but
@@ -92,7 +94,7 @@ func startChromium(t *testing.T) string {
 // call asks the browser, and keeps what it tells of until it answers.
 func (b *tab) call(method string, params any) json.RawMessage {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(b.t.Context(), patience.Patience)
 	defer cancel()
 	b.calls++
 	require.NoError(b.t, wsjson.Write(ctx, b.conn, map[string]any{"id": b.calls, "method": method, "params": params}))
@@ -129,7 +131,7 @@ func (b *tab) eval(expression string) string {
 // until waits for an expression to hold.
 func (b *tab) until(expression string) {
 	b.t.Helper()
-	require.Eventually(b.t, func() bool { return b.eval("!!("+expression+")") == "true" }, 20*time.Second, 50*time.Millisecond, expression)
+	require.Eventually(b.t, func() bool { return b.eval("!!("+expression+")") == "true" }, patience.Patience, 50*time.Millisecond, expression)
 }
 
 // told are the events of a kind.

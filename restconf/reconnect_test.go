@@ -134,7 +134,7 @@ func TestNoRevisionIsSkippedOrRepeated(t *testing.T) {
 	other, err := New(b.cfg)
 	require.NoError(t, err)
 	replicas := []string{served(t, b.Server), served(t, other)}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	require.Equal(t, 201, b.do("PUT", coeRFC, `{"pod:coe":{}}`).status)
 	write := func(pair, name string) {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -56,9 +57,14 @@ func newBed(t testing.TB, change ...func(*Config)) *bed {
 	t.Helper()
 	schema, err := yang.Load()
 	require.NoError(t, err)
-	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir(), Timeout: time.Minute})
+	dir, err := os.MkdirTemp("/dev/shm", "restconf") // a disk can be slower than Config.Timeout
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: dir, Timeout: time.Minute})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, store.Close())
+		require.NoError(t, os.RemoveAll(dir))
+	})
 	cfg := Config{Config: tree.Config{Schema: schema, Datastore: store, ReadOnly: map[string]tree.ReadOnly{}}, Auth: FixedUsers{"admin": "admin"}}
 	for _, name := range []string{
 		"elan:elan-instances", "elan:elan-interfaces", "l3vpn:vpn-instances", "l3vpn:vpn-interfaces",

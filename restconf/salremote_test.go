@@ -23,6 +23,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/changes"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -172,7 +173,7 @@ func (b *bed) dial(at, stream string) *dataClient {
 
 func (c *dataClient) message() []byte {
 	c.t.Helper()
-	ctx, cancel := context.WithTimeout(c.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(c.t.Context(), patience.Patience)
 	defer cancel()
 	kind, message, err := c.conn.Read(ctx)
 	require.NoError(c.t, err)
@@ -412,7 +413,7 @@ func TestSocketsEnd(t *testing.T) {
 
 	begin := time.Now()
 	cancel()
-	bounded, done := context.WithTimeout(t.Context(), 20*time.Second)
+	bounded, done := context.WithTimeout(t.Context(), patience.Patience)
 	defer done()
 	_, _, err = second.conn.Read(bounded)
 	require.Equal(t, websocket.StatusGoingAway, websocket.CloseStatus(err), err)

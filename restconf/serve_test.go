@@ -19,6 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -111,7 +112,7 @@ func TestDatastoreAway(t *testing.T) {
 	require.NoError(t, err)
 	store, err := datastore.Open(t.Context(), datastore.Config{Schema: schema, Dir: t.TempDir()})
 	require.NoError(t, err)
-	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}, Timeout: 5 * time.Second})
+	s, err := New(Config{Config: tree.Config{Schema: schema, Datastore: store}, Auth: FixedUsers{"admin": "admin"}, Timeout: patience.Patience})
 	require.NoError(t, err)
 	b := &bed{s, t, store}
 	require.Equal(t, 201, b.do("PUT", pods+uid1, pod(uid1)).status)

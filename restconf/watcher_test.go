@@ -7,9 +7,10 @@ import (
 	"net"
 	"net/http"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // The entities below are as OpenDaylight's own Kubernetes watcher writes them: the
@@ -196,7 +197,7 @@ func asWatcher(t *testing.T, method, url string, body any) int {
 	require.NoError(t, err)
 	r.Header.Set("Content-Type", "application/json")
 	r.SetBasicAuth("admin", "admin")
-	client := http.Client{Timeout: 10 * time.Second}
+	client := http.Client{Timeout: patience.Patience}
 	defer client.CloseIdleConnections()
 	answer, err := client.Do(r)
 	require.NoError(t, err)

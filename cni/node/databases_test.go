@@ -3,15 +3,19 @@ package node
 import (
 	"context"
 	"net"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // A pod cannot connect to the port of a database on its node or beyond it, over IPv4 and IPv6.
@@ -46,13 +50,35 @@ func TestPodsReachNoDatabase(t *testing.T) {
 	}
 	for _, host := range []string{"192.0.2.1", "198.51.100.1", "198.51.100.2", "2001:db8:1::1", "2001:db8:2::2"} {
 		for _, port := range others {
-			require.NoError(t, dial(t, pod, host, port, 10*time.Second), "%s %s", host, port)
+			require.NoError(t, dial(t, pod, host, port, patience.Patience), "%s %s", host, port)
 		}
 		for _, port := range databases {
-			require.Error(t, dial(t, pod, host, port, 50*time.Millisecond), "%s %s", host, port)
-			require.NoError(t, dial(t, node, host, port, 10*time.Second), "%s %s", host, port)
+			requireDropped(t, onNode, pod, host, port)
+			require.NoError(t, dial(t, node, host, port, patience.Patience), "%s %s", host, port)
 		}
 	}
+}
+
+// requireDropped requires that the rules of the node drop a connection from a namespace.
+func requireDropped(t *testing.T, onNode func(string) string, from netns.NsHandle, host, port string) {
+	t.Helper()
+	before := packets(onNode)
+	require.Eventually(t, func() bool { // on a slow machine the time can be over before a packet is sent
+		assert.Error(t, dial(t, from, host, port, patience.Brief), "%s %s", host, port)
+		return packets(onNode) > before
+	}, patience.Patience, time.Millisecond, "%s %s", host, port)
+}
+
+// packets counts what the rules of the node have dropped.
+func packets(onNode func(string) string) (all int) {
+	for line := range strings.Lines(onNode("nft list ruleset")) {
+		if _, counter, found := strings.Cut(line, "counter packets "); found && strings.Contains(line, " drop") {
+			number, _, _ := strings.Cut(counter, " ")
+			dropped, _ := strconv.Atoi(number)
+			all += dropped
+		}
+	}
+	return all
 }
 
 // listen accepts connections of TCP to ports in a namespace.
@@ -69,9 +95,9 @@ func listen(t *testing.T, ns netns.NsHandle, ports ...string) {
 }
 
 // dial opens a connection of TCP from a namespace, and closes it.
-func dial(t *testing.T, from netns.NsHandle, host, port string, patience time.Duration) error {
+func dial(t *testing.T, from netns.NsHandle, host, port string, within time.Duration) error {
 	return links.Inside(from, func() error {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), within)
 		defer cancel()
 		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
 		if err == nil {

@@ -3,7 +3,6 @@ package node
 import (
 	"net/netip"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
@@ -13,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // leadingPlace is the place of a node that leads the pods of isolated namespaces to services.
@@ -113,19 +113,18 @@ func TestIsolatedServices(t *testing.T) {
 	listen(t, networks["a"], "8080")
 	listen(t, networks["b"], "8081")
 	listen(t, node, "8082")
-	const patience, short = time.Minute, 50 * time.Millisecond
-	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience))
-	require.NoError(t, dial(t, networks["b"], "10.96.0.20", "80", patience))
-	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.20", "80", short), "refused", "the pod of its own namespace, which does not listen")
-	require.NoError(t, dial(t, networks["a"], "10.96.0.40", "80", patience), "an endpoint on the node itself")
-	require.Error(t, dial(t, networks["a"], "10.96.0.50", "80", short), "another address of the node")
-	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.30", "80", patience), "refused", "nobody serves")
+	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
+	require.NoError(t, dial(t, networks["b"], "10.96.0.20", "80", patience.Patience))
+	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.20", "80", patience.Patience), "refused", "the pod of its own namespace, which does not listen")
+	require.NoError(t, dial(t, networks["a"], "10.96.0.40", "80", patience.Patience), "an endpoint on the node itself")
+	requireDropped(t, onNode, networks["a"], "10.96.0.50", "80") // another address of the node
+	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.30", "80", patience.Patience), "refused", "nobody serves")
 	require.Contains(t, onNode("ip rule"), "iif "+linkOf("a"))
 
 	onNode("ip rule del priority 207; ip rule del priority 207")
-	require.Error(t, dial(t, networks["a"], "10.96.0.10", "80", short), "it does not leave by the link of another namespace")
+	require.Error(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Brief), "it does not leave by the link of another namespace")
 	twice(t, func() (bool, error) { return policyroute.Put(node, w.routers()) })
-	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience))
+	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
 
 	w.pairs = nil
 	require.Contains(t, onNode("ip route show table all proto 206"), "100.96.0.1")

@@ -115,7 +115,7 @@ func both(t *testing.T, test func(t *testing.T, d *Datastore, s shapes)) {
 	t.Run("external", func(t *testing.T) {
 		s := newShapes()
 		endpoint := server(t, func(*embed.Config) {})
-		test(t, open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}}), s)
+		test(t, open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute}), s)
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // ledger applies batches of records as a consumer would, and checks their order.
@@ -168,7 +170,7 @@ func TestFollowRecordsWhileAway(t *testing.T) {
 	dir := shortDir(t)
 	process, lines := child(t, serverDir, dir)
 	require.True(t, lines.Scan())
-	d := open(t, Config{Schema: s.schema, Endpoints: []string{lines.Text()}, Timeout: 10 * time.Second})
+	d := open(t, Config{Schema: s.schema, Endpoints: []string{lines.Text()}, Timeout: 30 * time.Second, LeaseTTL: time.Minute})
 	records := lead(t, d).Records("chosen")
 	commit(t, records, map[string]string{"a": "1"})
 	l := &ledger{t: t}
@@ -179,7 +181,7 @@ func TestFollowRecordsWhileAway(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		return records.Commit(t.Context(), map[string][]byte{"last": []byte("1")}, []string{"a"}) == nil
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 	require.ErrorIs(t, <-ended, errSeen)
 	require.Equal(t, 1, l.snapshots)
 	require.Equal(t, map[string]string{"b": "1", "last": "1"}, l.state)
@@ -208,7 +210,7 @@ func TestFollowRecordsEnds(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	s := newShapes()
 	endpoint := server(t, func(*embed.Config) {})
-	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}}
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute}
 	opened := make(chan *Datastore, 4)
 	for range cap(opened) {
 		go func() {

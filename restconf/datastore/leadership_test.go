@@ -13,7 +13,7 @@ import (
 func TestOneLeads(t *testing.T) {
 	s := newShapes()
 	endpoint := server(t, func(*embed.Config) {})
-	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}}
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute}
 	a, b := open(t, cfg), open(t, cfg)
 
 	first, err := a.Campaign(t.Context())
@@ -69,7 +69,7 @@ func TestKeyIsDeleted(t *testing.T) {
 func TestCandidateLosesItsLease(t *testing.T) {
 	s := newShapes()
 	endpoint := server(t, func(*embed.Config) {})
-	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}}
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute}
 	a, b := open(t, cfg), open(t, cfg)
 	first, err := a.Campaign(t.Context())
 	require.NoError(t, err)
@@ -94,7 +94,7 @@ func TestCandidateLosesItsLease(t *testing.T) {
 // A lease that ends deposes, whatever the leader believes.
 func TestLeaseEnds(t *testing.T) {
 	s := newShapes()
-	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: 5 * time.Second})
+	d := open(t, Config{Schema: s.schema, Dir: t.TempDir(), LeaseTTL: time.Minute})
 	l, err := d.Campaign(t.Context())
 	require.NoError(t, err)
 	_, err = d.client.Revoke(t.Context(), l.session.Lease())

@@ -13,6 +13,8 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 func fill(n, size int, s shapes) func(*Tx) error {
@@ -58,7 +60,7 @@ func TestLimitsOfTheEmbedded(t *testing.T) {
 		require.Eventually(t, func() bool { // on a busy machine etcd gives up after seven seconds
 			err = d.Update(t.Context(), fn)
 			return !errors.Is(err, ErrUnavailable)
-		}, 2*time.Minute, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 		require.NoError(t, err)
 	}
 	require.Len(t, d.Tree(s.coe), 1<<14)

@@ -2,6 +2,7 @@ package datastore
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/client/pkg/v3/fileutil"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -33,9 +36,20 @@ func churn(t *testing.T, r *Records, turns int) {
 			names = append(names, fmt.Sprintf("%d-%d", turn, i))
 			puts[names[i]] = value
 		}
-		require.NoError(t, r.Commit(t.Context(), puts, nil))
-		require.NoError(t, r.Commit(t.Context(), nil, names))
+		insist(t, r, puts, nil)
+		insist(t, r, nil, names)
 	}
+}
+
+// insist commits, again if etcd has given up, as it does after seven seconds.
+func insist(t *testing.T, r *Records, puts map[string][]byte, deletes []string) {
+	t.Helper()
+	err := ErrUnavailable
+	require.Eventually(t, func() bool {
+		err = r.Commit(t.Context(), puts, deletes)
+		return !errors.Is(err, ErrUnavailable)
+	}, patience.Patience, time.Millisecond)
+	require.NoError(t, err)
 }
 
 // heldSegments counts the files of the log that have requests since the last snapshot.
@@ -96,7 +110,7 @@ func TestPast(t *testing.T) {
 	require.Equal(t, map[string]string{"kept": "1", "last": "1"}, l.state)
 	require.Equal(t, 2, l.snapshots)
 	require.Less(t, d.server.revision(), int64(snapshotCount), "etcd bounds the log by the number of requests")
-	require.Eventually(t, func() bool { return heldSegments(t, dir) <= 2 }, time.Minute, 10*time.Millisecond, "the others may go")
+	require.Eventually(t, func() bool { return heldSegments(t, dir) <= 2 }, patience.Patience, 10*time.Millisecond, "the others may go")
 	require.NoError(t, leader.Resign(t.Context()))
 	require.NoError(t, d.Close())
 

@@ -3,7 +3,6 @@ package xpath
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -124,7 +123,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// No condition takes long, whatever it says.
+// No condition takes long, whatever it says: the fuzzing engine stops an input after 10 s.
 func FuzzParse(f *testing.F) {
 	schema, d := notification(f)
 	for _, seed := range []string{"/*/*[*[*]]|/*", "not(contains(/a,'b')) and count(/a[b='c' or d<=-1.5])!=2", "/pod:*[.='x']/.", "((('"} {
@@ -135,9 +134,7 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			return
 		}
-		begin := time.Now()
 		c.Holds(d)
-		require.Less(t, time.Since(begin), 5*time.Second)
 	})
 }
 
