@@ -134,6 +134,14 @@ func (m *moments) note(port string) {
 	}
 }
 
+// has reports whether a port was noted.
+func (m *moments) has(port string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	_, noted := m.at[port]
+	return noted
+}
+
 // since returns the sorted durations from the known times of some ports. complete reports whether it has all.
 func (m *moments) since(known map[string]time.Time) (took []time.Duration, complete bool) {
 	m.mu.Lock()
@@ -147,7 +155,8 @@ func (m *moments) since(known map[string]time.Time) (took []time.Duration, compl
 	return took, len(took) == len(known)
 }
 
-// churn lets 20 pods a second come for half a minute, and go after five seconds. Each tenth pod comes to a real host, and stays.
+// churn lets 20 pods a second come for half a minute, and go after five seconds, or when they have their row if that is later. Each tenth
+// pod comes to a real host, and stays.
 func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error) {
 	if err := s.pods.AwaitWatch(ctx); err != nil {
 		return nil, err
@@ -167,6 +176,7 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 		defer w.Stop()
 	}
 	known, onHosts := map[string]time.Time{}, map[string]time.Time{}
+	var going []int
 	tick := time.NewTicker(churnEvery)
 	defer tick.Stop()
 	for n := range churnPods + churnLife {
@@ -181,9 +191,10 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 			}
 		}
 		if i := s.load.Count + n - churnLife; n >= churnLife && !s.onHost(i) {
-			if err := s.pods.Delete(i); err != nil {
-				return nil, err
-			}
+			going = append(going, i)
+		}
+		if going, err = s.deleteWritten(going, rows); err != nil {
+			return nil, err
 		}
 		select {
 		case <-ctx.Done():
@@ -205,10 +216,25 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 		}); err != nil {
 			return all, fmt.Errorf("%w: %d of %d", err, len(took), len(one.all))
 		}
+		if going, err = s.deleteWritten(going, rows); err != nil {
+			return nil, err
+		}
 		all = append(all, figures.Unbound(s.name("20 pods/s come and go: event to "+one.to+", p50, p99"),
 			figures.Short(figures.Percentile(took, 50))+", "+figures.Short(figures.Percentile(took, 99))))
 	}
 	return all, nil
+}
+
+// deleteWritten deletes those of some pods that have their row, and returns the others.
+func (s *simulation) deleteWritten(some []int, rows *moments) (others []int, err error) {
+	for _, i := range some {
+		if !rows.has(s.portOf(i)) {
+			others = append(others, i)
+		} else if err := s.pods.Delete(i); err != nil {
+			return nil, err
+		}
+	}
+	return others, nil
 }
 
 // takeOver kills the leader, and creates a pod at once.
