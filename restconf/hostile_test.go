@@ -40,7 +40,7 @@ func numbered(begin, part, end string) string {
 // edits, nesting without end, entities. Each is refused, in bounded time and memory, over
 // the connection that clients have, and changes nothing.
 func TestHostileBodies(t *testing.T) {
-	b := newBed(t)
+	b := newBed(t, func(c *Config) { c.Timeout = 10 * time.Minute })
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, podRFC(uid1)).status)
 	before := b.everything()
 	at := served(t, b.Server)
