@@ -225,7 +225,7 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 	return all, nil
 }
 
-// deleteWritten deletes those of some pods that have their row, and returns the others.
+// deleteWritten deletes the pods that have their row, and returns the others.
 func (s *simulation) deleteWritten(some []int, rows *moments) (others []int, err error) {
 	for _, i := range some {
 		if !rows.has(s.portOf(i)) {
