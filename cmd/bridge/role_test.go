@@ -23,6 +23,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // emptyJournal is a Journal that takes every record and keeps none.
@@ -197,7 +198,7 @@ func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 	select {
 	case err := <-done:
 		require.NoError(t, err)
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience.Patience):
 		require.Fail(t, "the leader waits for itself")
 	}
 	require.Equal(t, "first", b.store.Nodes()[address].UID)

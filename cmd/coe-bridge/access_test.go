@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // curl asks a bridge and returns status and body.
@@ -131,7 +132,7 @@ func TestAccessLeavesNoGoroutines(t *testing.T) {
 	once() // what is made once stays
 	before := runtime.NumGoroutine()
 	once()
-	bridgetest.Await(t, 10*time.Millisecond, 20*time.Second, "nothing is left", func() error {
+	bridgetest.Await(t, 10*time.Millisecond, patience.Patience, "nothing is left", func() error {
 		if now := runtime.NumGoroutine(); now > before {
 			return fmt.Errorf("%d goroutines, %d before", now, before)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -324,7 +325,7 @@ func TestApplyAndDeleteOfWhatKubernetesSays(t *testing.T) {
 	}
 	require.Eventually(t, func() bool {
 		return b.Get("config/pod:coe", &pods) && len(pods.Pods) > 0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience.Patience, 20*time.Millisecond)
 	uid := pods.Pods[0].UID
 	shown, err := run(t, "", "get", "pods", uid, "--documents")
 	require.NoError(t, err)
@@ -376,11 +377,11 @@ func TestGetByName(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods", "shop/web")
 		return err == nil && regexp.MustCompile(`(?s)^NAMESPACE.*\nshop +web +`+webUID+`[^\n]*confirmed\n$`).MatchString(out)
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience.Patience, 20*time.Millisecond)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods", "api")
 		return err == nil && strings.Contains(out, "confirmed")
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience.Patience, 20*time.Millisecond)
 	var list []map[string]any
 	require.NoError(t, json.Unmarshal([]byte(requireFormats(t, "get", "pods", "api")), &list))
 	require.Len(t, list, 1)
@@ -414,7 +415,7 @@ func TestGetByName(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := run(t, "", "trace", "shop/none")
 		return err != nil && strings.Contains(err.Error(), "not found; 1 other pod is in namespace shop;")
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience.Patience, 20*time.Millisecond)
 	out, err = run(t, "", "__complete", "trace", "")
 	require.NoError(t, err)
 	require.Contains(t, out, "shop/web\t"+webUID+"\n")

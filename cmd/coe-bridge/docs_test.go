@@ -25,6 +25,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
@@ -104,7 +105,7 @@ func metricTable(t *testing.T) string {
 	require.Eventually(t, func() bool {
 		_, text = b.Do(http.MethodGet, "/metrics", "")
 		return strings.Contains(text, "\ncoe_bridge_events_total{") && strings.Contains(text, "\ncoe_bridge_annotation_patches_total{")
-	}, 20*time.Second, 20*time.Millisecond, "a pod is annotated and another has an Event")
+	}, patience.Patience, 20*time.Millisecond, "a pod is annotated and another has an Event")
 	kinds := map[string]string{}
 	type metric struct{ name, help string }
 	var metrics []metric

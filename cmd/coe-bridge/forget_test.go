@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // TestReportsOfDeletedNodes: what the agent of a node has reported goes when the node is deleted, also after a restart between the
@@ -23,7 +24,7 @@ func TestReportsOfDeletedNodes(t *testing.T) {
 		entries = append(entries, fmt.Sprintf(`{"uid": "8f2a6d5e-0000-4000-8000-0000000000f%d", "host-name": "worker-%d", "internal-ip-address": "fd00:33::%d"}`, i, i, i+1))
 	}
 	post(t, b, nodes, `{"k8s-nodes": [`+strings.Join(entries, ",")+`]}`)
-	b.AwaitSync(20 * time.Second)
+	b.AwaitSync(patience.Patience)
 	for i := range 4 {
 		address := fmt.Sprintf("fd00:33::%d", i+1) // the last one is of a node that is not known yet
 		status, answer := b.Do(http.MethodPut, reports+"/node="+strings.ReplaceAll(address, ":", "%3A"), fmt.Sprintf(`{"coe-agent:node": [{"address": %q, "system-id": "c%d"}]}`, address, i))

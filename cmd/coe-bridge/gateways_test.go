@@ -4,13 +4,13 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // TestGetGateways: the list of gateways says for each node by which address its pods leave, and whether the gateway works.
@@ -29,7 +29,7 @@ func TestGetGateways(t *testing.T) {
 		{"node": "192.168.33.12", "chassis": "one", "address": "10.33.75.138", "prefix-length": 24, "next-hop": "10.33.75.253",
 			"ipv6-address": "2001:db8:74::138", "ipv6-prefix-length": 64, "ipv6-next-hop": "fe80::1", "services": true, "pinned-subnets": ["10.11.2.0/24"]},
 		{"node": "192.168.33.13", "chassis": "two", "address": "192.168.33.12", "prefix-length": 24, "next-hop": "192.168.33.1"}]}`)
-	b.AwaitSync(20 * time.Second)
+	b.AwaitSync(patience.Patience)
 	out, err = run(t, "", "get", "gateways")
 	require.NoError(t, err)
 	require.Equal(t, `NAME       NODE ADDRESS    ADDRESS                               NEXT HOP               PINNED SUBNETS   SERVICES   PROBLEM

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/status"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 // bridgeFor starts a bridge and has the commands ask it.
 func bridgeFor(t *testing.T, options ...bridgetest.Option) *bridgetest.Bridge {
 	b := bridgetest.Start(t, options...)
-	b.AwaitSync(20 * time.Second)
+	b.AwaitSync(patience.Patience)
 	t.Setenv("COE_BRIDGE_SERVER", b.URL())
 	t.Setenv("COE_BRIDGE_PASSWORD", bridgetest.Password)
 	return b
@@ -52,12 +53,12 @@ func tell(t *testing.T, b *bridgetest.Bridge) {
 		out, err := run(t, "", "get", "leases", "-o", "json")
 		var leases []status.Lease
 		return err == nil && json.Unmarshal([]byte(out), &leases) == nil && len(leases) == 3
-	}, 20*time.Second, 10*time.Millisecond)
-	b.AwaitSync(20 * time.Second)
+	}, patience.Patience, 10*time.Millisecond)
+	b.AwaitSync(patience.Patience)
 	require.Eventually(t, func() bool {
 		out, err := run(t, "", "get", "pods")
 		return err == nil && !strings.Contains(out, "pending") && !strings.Contains(out, "programmed")
-	}, 20*time.Second, 10*time.Millisecond, "what the backend has is confirmed")
+	}, patience.Patience, 10*time.Millisecond, "what the backend has is confirmed")
 }
 
 // requireFormats checks that a command prints the same in JSON and in YAML, and

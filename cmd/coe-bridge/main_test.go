@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // asProgram is set in the environment of the test binary to run it as coe-bridge.
@@ -89,7 +90,7 @@ func (b *background) text() string {
 // await waits until the command has printed a text.
 func (b *background) await(t *testing.T, text string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return strings.Contains(b.text(), text) }, 20*time.Second, 10*time.Millisecond,
+	require.Eventually(t, func() bool { return strings.Contains(b.text(), text) }, patience.Patience, 10*time.Millisecond,
 		"the command prints %q, after %s", text, b.text())
 }
 

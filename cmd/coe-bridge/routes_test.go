@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // Only nodes with a management port have routes, by the family of their addresses. Neighbouring blocks of a node become one prefix.
@@ -34,7 +35,7 @@ func TestRoutes(t *testing.T) {
 		post(t, b, podsPath, fmt.Sprintf(`{"pods": [{"uid": "8f2a6d5e-0000-4000-8000-0000000000c%d", "name": "one", "network-NS": %q,
 			"host-ip-address": "192.168.33.13", "interface": [{"uid": "8f2a6d5e-0000-4000-8000-0000000000c%d"}]}]}`, i, ns, i))
 	}
-	b.AwaitSync(20 * time.Second)
+	b.AwaitSync(patience.Patience)
 	const want = `NAME       ADDRESS         PREFIXES
 worker-1   192.168.33.12   10.11.2.0/29
 worker-2   192.168.33.13   7.7.7.7/32,10.11.2.8/29,10.11.2.16/28
@@ -44,7 +45,7 @@ worker-3   2001:db8::14    -
 		out, err := run(t, "", "routes")
 		require.NoError(c, err)
 		require.Equal(c, want, out)
-	}, 20*time.Second, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 	require.JSONEq(t, `[{"name": "worker-1", "address": "192.168.33.12", "prefixes": ["10.11.2.0/29"]}]`, requireFormats(t, "routes", "worker-1"))
 	_, err = run(t, "", "routes", "worker-9")
 	require.EqualError(t, err, "routes worker-9: not found; coe-bridge routes lists all")

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -185,9 +184,7 @@ func TestRefusals(t *testing.T) {
 		}))
 		defer server.Close()
 		defer close(ended)
-		begin := time.Now()
 		_, err := run(t, sheet, "apply", "-f", "-", "--server", server.URL, "--timeout", "200ms")
 		require.Error(t, err)
-		require.Less(t, time.Since(begin), 10*time.Second)
 	})
 }

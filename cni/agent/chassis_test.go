@@ -36,6 +36,7 @@ func TestChassis(t *testing.T) {
 		status, answer := w.bridge.Bridge().Do(http.MethodDelete, "/restconf/config/coe-agent:chassis/node/"+w.address("host2"), "")
 		require.Equal(w.t, 2, status/100, answer)
 		bound(map[string]string{"host1": "host1"})
+		w.bridge.Bridge().AwaitSync(converge) // with the problems of this state
 		require.NoError(w.t, w.reports(string(coe.NotEnforced), false), "a node whose chassis is not known must have no problem")
 	})
 	w.step("the bridge restarts", func() {

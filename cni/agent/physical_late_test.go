@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 )
@@ -45,7 +43,7 @@ func testLatePhysicalNetwork(t *testing.T, layout ovn.Layout) {
 			w.seen(p.inLab(), machineVLAN, 8080, "machine "+p.address.String())
 			w.seen("machine", p.address.String(), 8080, p.name+" "+machineVLAN)
 		}
-		require.Equal(w.t, []string{string(coe.NotEnforced) + " flat"}, w.problems())
+		w.awaitProblems(string(coe.NotEnforced) + " flat")
 	})
 	far2, flat2 := w.run("host2", 12, "plant", "far2"), w.run("host2", 13, "flat", "flat2")
 	w.seen(far2.inLab(), machineVLAN, 8080, "machine "+far2.address.String())
@@ -72,7 +70,7 @@ func testLatePhysicalNetwork(t *testing.T, layout ovn.Layout) {
 			return nil
 		})
 		w.reach(pods...)
-		require.Empty(w.t, w.problems())
+		w.awaitProblems()
 	})
 }
 
@@ -83,6 +81,17 @@ func (w *world) restartBridge(change func(args []string) []string) {
 	w.bridge.Change(change)
 	w.startBridge()
 	w.bridge.Bridge().AwaitSync(converge)
+}
+
+// awaitProblems waits until the bridge has these problems.
+func (w *world) awaitProblems(want ...string) {
+	w.t.Helper()
+	await(w.t, "problems", func() error {
+		if all := w.problems(); !slices.Equal(want, all) {
+			return fmt.Errorf("they are %q, want %q", all, want)
+		}
+		return nil
+	})
 }
 
 // problems returns the reasons and the names of the bridge's problems.

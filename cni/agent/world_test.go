@@ -89,7 +89,7 @@ type world struct {
 // that time out.
 const (
 	patient   = time.Minute
-	impatient = 15 * time.Second
+	impatient = 30 * time.Second
 )
 
 // agentProcess is coe-bridge agent on a host.

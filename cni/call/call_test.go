@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // serve answers on a socket until the test ends or stop is called.
@@ -103,7 +104,7 @@ func TestEndOfTheLineComesLater(t *testing.T) {
 			return call.Answer{}
 		})
 	}()
-	require.NoError(t, caller.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, caller.SetDeadline(time.Now().Add(patience.Patience)))
 	_, err := caller.Write([]byte(`{"command":"ADD"}`))
 	require.NoError(t, err)
 	<-begun
@@ -163,7 +164,7 @@ func TestNoRequest(t *testing.T) {
 		require.NoError(t, err)
 		_, _ = conn.Write([]byte(text))
 		require.NoError(t, conn.(*net.UnixConn).CloseWrite())
-		require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+		require.NoError(t, conn.SetReadDeadline(time.Now().Add(patience.Patience)))
 		n, err := conn.Read(make([]byte, 1))
 		require.Zero(t, n)
 		require.Error(t, err, "the agent closes the connection")

@@ -43,8 +43,8 @@ import (
 
 // Time limits for a check on a busy machine, and until a repair takes effect.
 const (
-	patience = 20 * time.Second
-	silence  = 5 * time.Second // for a check that gets no answer
+	patience = time.Minute
+	silence  = 15 * time.Second // for a check that gets no answer
 	converge = 2 * time.Minute
 )
 
@@ -263,7 +263,7 @@ func brokenDatapath(n *node) {
 	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=system")
 	_, missing := netlink.GenlFamilyGet("ovs_datapath")
 	cfg := n.config()
-	cfg.Timeout = time.Second
+	cfg.Timeout = silence
 	found := ill(doctor.Examine(n.t.Context(), cfg))
 	require.Equal(n.t, missing != nil, found["datapath"].Level == doctor.Failed, "%+v", found)
 	n.vsctl("--no-wait", "set", "Bridge", "br-int", "datapath_type=netdev")
@@ -566,7 +566,7 @@ func brokenAgent(n *node) {
 	require.NoError(n.t, n.host.OVSDB.Kill())
 	require.Eventually(n.t, func() bool {
 		cfg := n.config()
-		cfg.Timeout = time.Second
+		cfg.Timeout = 5 * time.Second
 		return strings.Contains(ill(doctor.Examine(n.t.Context(), cfg))["agent"].Found, "cannot attach pods")
 	}, converge, 100*time.Millisecond)
 	require.NoError(n.t, n.host.OVSDB.Restart(n.t.Context()))

@@ -3,6 +3,7 @@ package healthchecks_test
 import (
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/healthchecks"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // newServer returns a Server in the network namespace of the test, and a free port.
@@ -24,10 +26,12 @@ func newServer(t *testing.T) (*healthchecks.Server, uint16) {
 		require.NoError(t, s.Close())
 		require.NoError(t, home.Close())
 	})
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { require.NoError(t, l.Close()) }()
-	return s, uint16(l.Addr().(*net.TCPAddr).Port)
+	for port := 20000 + rand.N(uint16(10000)); ; port++ { // the kernel gives these to nobody
+		if l, err := net.Listen("tcp", fmt.Sprint(":", port)); err == nil {
+			require.NoError(t, l.Close())
+			return s, port
+		}
+	}
 }
 
 // ask returns the answer of a port.
@@ -60,7 +64,7 @@ func TestAnswers(t *testing.T) {
 			c.endpoints, c.healthy), body)
 	}
 	require.NoError(t, s.Sync(nil, true))
-	_, err := net.DialTimeout("tcp", fmt.Sprint("127.0.0.1:", port), time.Second)
+	_, err := net.DialTimeout("tcp", fmt.Sprint("127.0.0.1:", port), patience.Patience)
 	require.ErrorContains(t, err, "refused")
 }
 
@@ -91,7 +95,7 @@ func TestManyConnections(t *testing.T) {
 	}
 	status, _, _ := ask(t, port)
 	require.Equal(t, 200, status)
-	require.NoError(t, silent[0].SetReadDeadline(time.Now().Add(2*time.Second))) // before it times out itself
+	require.NoError(t, silent[0].SetReadDeadline(time.Now().Add(4*time.Second))) // before it times out itself
 	_, err := silent[0].Read(make([]byte, 1))
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "the oldest one is closed")
 	for _, conn := range silent {

@@ -34,7 +34,7 @@ import (
 )
 
 // patience bounds a wait.
-const patience = 40 * time.Second
+const patience = 2 * time.Minute
 
 // killVariable makes this test binary move a NIC, and kill itself after a step:
 // "join|leave NAME STEP DATABASE FOLDER BOOT".

@@ -268,7 +268,7 @@ func (w *world) network(four string) string {
 }
 
 // patience is how long an answer may take.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // dial connects a client to a port of the node. Its source is an address of the namespace; "" for any.
 func (w *world) dial(from netns.NsHandle, source, network, at string) (conn net.Conn, err error) {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // db reads the switch's database with ovs-vsctl.
@@ -29,7 +30,7 @@ func TestManage(t *testing.T) {
 			changed, err := n.Manage(n.within(), m)
 			require.NoError(t, err)
 			return changed == wantChanged
-		}, 10*time.Second, 20*time.Millisecond)
+		}, patience.Patience, 20*time.Millisecond)
 	}
 	_, err := n.Tunnels(n.within()) // it is connected
 	require.NoError(t, err)
@@ -76,9 +77,9 @@ func TestKeepManaged(t *testing.T) {
 	whole := func() bool {
 		return n.db("get-manager") == "tcp:127.0.0.1:1" && strings.Contains(n.db("get", "Open_vSwitch", ".", "other_config"), `local_ip="172.31.99.11"`)
 	}
-	require.Eventually(t, whole, 10*time.Second, 50*time.Millisecond)
+	require.Eventually(t, whole, patience.Patience, 50*time.Millisecond)
 	for _, harm := range [][]string{{"del-manager"}, {"clear", "Open_vSwitch", ".", "other_config"}, {"set", "Open_vSwitch", ".", "other_config:local_ip=192.0.2.1"}} {
 		n.db(harm...)
-		require.Eventually(t, whole, 10*time.Second, 50*time.Millisecond, "%s", harm)
+		require.Eventually(t, whole, patience.Patience, 50*time.Millisecond, "%s", harm)
 	}
 }

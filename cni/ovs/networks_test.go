@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // A key with an empty value counts as none. If two programs map networks at once, one that has no
@@ -24,7 +25,7 @@ func TestMap(t *testing.T) {
 			bridge, err := n.BridgeOf(n.within(), network)
 			require.NoError(t, err)
 			return bridge == want
-		}, 10*time.Second, 10*time.Millisecond)
+		}, patience.Patience, 10*time.Millisecond)
 	}
 	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings=""`, `external_ids:coe-gateway-nic=""`)
 	require.NoError(t, n.Map(n.within(), "one", "br1"))
@@ -63,7 +64,7 @@ func TestMapPhysical(t *testing.T) {
 			settings, err := n.Settings(n.within())
 			require.NoError(t, err)
 			return settings["ovn-bridge-mappings"] == want
-		}, 10*time.Second, 10*time.Millisecond)
+		}, patience.Patience, 10*time.Millisecond)
 	}
 	n.db("--no-wait", "set", "Open_vSwitch", ".", `external_ids:ovn-bridge-mappings="physnet1:br-x,coe-gateway:breth1,coe-old@fd00--1:br-old,coe-plant@fd00--2:br-y"`)
 	const others = "physnet1:br-x,coe-gateway:breth1"
@@ -85,7 +86,7 @@ func TestMapPhysical(t *testing.T) {
 		settings, err := n.Settings(n.within())
 		require.NoError(t, err)
 		return settings["ovn-bridge-mappings-me"] != ""
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 	require.NoError(t, n.MapPhysical(n.within(), p), "there is nothing to change")
 	p.Bridges = map[string]string{"plant": "br-a"}
 	require.ErrorContains(t, n.MapPhysical(n.within(), p), "ovn-bridge-mappings-me has precedence over ovn-bridge-mappings")

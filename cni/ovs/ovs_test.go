@@ -19,6 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // node is an OVN host with a Switch.
@@ -124,7 +125,7 @@ func TestPorts(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, []string{"udp/x", "tcp/0.0.0.0/0/80", "ip/0.0.0.0/1/1"}, is.Unreadable)
 		require.Equal(t, want[2].HostPorts[:1], is.HostPorts, "the others count")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 	_, ok, err = n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "net1"})
 	require.NoError(t, err)
 	require.False(t, ok)
@@ -151,7 +152,7 @@ func TestSameNameAgain(t *testing.T) {
 	old := n.of(p, "ofport")
 	for i := range 3 {
 		n.unlink(p)
-		require.Eventually(t, func() bool { return n.of(p, "admin_state") == "down\n" }, 10*time.Second, 5*time.Millisecond, "the switch knows")
+		require.Eventually(t, func() bool { return n.of(p, "admin_state") == "down\n" }, patience.Patience, 5*time.Millisecond, "the switch knows")
 		require.NoError(t, n.host.VSwitchd.Stop())
 		require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
 		released := make(chan error, 1)
@@ -248,9 +249,9 @@ func TestDatabaseFlaps(t *testing.T) {
 	p := n.port(1)
 	require.NoError(t, n.Add(n.within(), p))
 	for range 6 {
-		require.Eventually(t, func() bool { return n.Ready() == nil }, 20*time.Second, time.Millisecond, "it is back")
+		require.Eventually(t, func() bool { return n.Ready() == nil }, patience.Patience, time.Millisecond, "it is back")
 		require.NoError(t, n.host.OVSDB.Kill())
-		require.Eventually(t, func() bool { return n.Ready() != nil }, 20*time.Second, time.Millisecond, "it is gone")
+		require.Eventually(t, func() bool { return n.Ready() != nil }, patience.Patience, time.Millisecond, "it is gone")
 		require.NoError(t, n.host.OVSDB.Start(t.Context()))
 	}
 	require.NoError(t, n.Await(n.within(), p))

@@ -27,6 +27,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -93,14 +94,14 @@ func within(t *testing.T, d time.Duration) context.Context {
 
 func (a *agent) await(t *testing.T, uid string) *uplink.Record {
 	t.Helper()
-	r, err := a.Await(within(t, 20*time.Second), of(uid))
+	r, err := a.Await(within(t, patience.Patience), of(uid))
 	require.NoError(t, err)
 	return r
 }
 
 func (a *agent) awaitGone(t *testing.T, uid string) {
 	t.Helper()
-	require.Eventually(t, func() bool { return a.Find(of(uid)) == nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Find(of(uid)) == nil }, patience.Patience, 5*time.Millisecond)
 }
 
 func TestFollow(t *testing.T) {
@@ -125,7 +126,7 @@ func TestFollow(t *testing.T) {
 	require.Eventually(t, func() bool {
 		says, err := a.Problem(t.Context(), "web", uid2)
 		return err == nil && strings.Contains(says, "address")
-	}, 20*time.Second, 5*time.Millisecond, "the address is taken")
+	}, patience.Patience, 5*time.Millisecond, "the address is taken")
 
 	require.NoError(t, a.Delete(t.Context(), uid1))
 	require.NoError(t, a.Delete(t.Context(), uid1), "again")
@@ -236,10 +237,10 @@ func TestTLS(t *testing.T) {
 	known := x509.NewCertPool()
 	known.AddCert(server.Certificate())
 	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config { return &tls.Config{RootCAs: known} }})
-	require.Eventually(t, func() bool { return a.Status().Synced }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Synced }, patience.Patience, 5*time.Millisecond)
 	a.stop()
 	a = start(t, uplink.Config{URLs: []string{server.URL}})
-	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, patience.Patience, 5*time.Millisecond)
 	require.ErrorAs(t, a.Status().Err, new(x509.UnknownAuthorityError))
 }
 
@@ -267,10 +268,10 @@ func TestCertificateIsRenewed(t *testing.T) {
 	a := start(t, uplink.Config{URLs: []string{server.URL}, TLS: func() *tls.Config {
 		return &tls.Config{RootCAs: known, Certificates: []tls.Certificate{*shown.Load()}}
 	}})
-	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, patience.Patience, 5*time.Millisecond)
 	require.ErrorContains(t, a.Status().Err, "the certificate has ended")
 	shown.Store(certificate(t, "new"))
-	require.Eventually(t, func() bool { return a.Status().Synced }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Synced }, patience.Patience, 5*time.Millisecond)
 }
 
 func certificate(t *testing.T, name string) *tls.Certificate {
@@ -285,7 +286,7 @@ func certificate(t *testing.T, name string) *tls.Certificate {
 func TestRefused(t *testing.T) {
 	b := bridge(t)
 	a := start(t, uplink.Config{URLs: []string{b.URL()}, User: "admin", PasswordFile: file(t, "wrong")})
-	require.Eventually(t, func() bool { return a.Status().Err != nil }, 20*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return a.Status().Err != nil }, patience.Patience, 5*time.Millisecond)
 	_, err := a.Await(within(t, 50*time.Millisecond), of(uid1))
 	require.ErrorContains(t, err, "401")
 	require.False(t, a.Status().Connected)
@@ -324,7 +325,7 @@ func TestPlace(t *testing.T) {
 	require.False(t, known)
 	await := func(there bool) {
 		t.Helper()
-		patience := within(t, 20*time.Second)
+		timeout := within(t, patience.Patience)
 		for {
 			is, known, changed = a.Place()
 			if known && (is != nil) == there {
@@ -332,7 +333,7 @@ func TestPlace(t *testing.T) {
 			}
 			select {
 			case <-changed:
-			case <-patience.Done():
+			case <-timeout.Done():
 				require.Fail(t, "no notification")
 			}
 		}
@@ -489,6 +490,6 @@ func TestBoot(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, known = a.TakeExposed(false)
 		return known
-	}, 20*time.Second, 5*time.Millisecond)
+	}, patience.Patience, 5*time.Millisecond)
 	require.Equal(t, 1, a.Count())
 }

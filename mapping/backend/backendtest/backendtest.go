@@ -190,6 +190,11 @@ func read(t *testing.T, b Backend) netvirt.Model {
 		divided, err := d.ReadByScope(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, have.ByScope(), divided)
+		prefetched, stop := reconcile.Prefetch(t.Context(), b, func() {})
+		defer stop()
+		whole, err := prefetched.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, have, whole)
 	}
 	return have
 }

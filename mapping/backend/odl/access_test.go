@@ -77,7 +77,7 @@ func TestTLS(t *testing.T) {
 		"the system's trust":     {nil, "unknown authority"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := open(t, odl.Config{URLs: server.URL, TLS: always(c.tls), AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+			b := open(t, odl.Config{URLs: server.URL, TLS: always(c.tls), AuthFile: passwordFile(t, "admin:admin"), Timeout: patience})
 			_, err := b.Read(t.Context())
 			if c.says == "" {
 				require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestCertificateChanges(t *testing.T) {
 		}
 		return &tls.Config{Certificates: []tls.Certificate{good}}, nil
 	}
-	b := open(t, odl.Config{URLs: server.URL, TLS: always(&tls.Config{RootCAs: trusted}), AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+	b := open(t, odl.Config{URLs: server.URL, TLS: always(&tls.Config{RootCAs: trusted}), AuthFile: passwordFile(t, "admin:admin"), Timeout: patience})
 	write(t, b, podsOf("a"))
 	bad.Store(true)
 	server.CloseClientConnections()
@@ -143,7 +143,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	trusted.AddCert(server.Certificate())
 	var now atomic.Pointer[tls.Config]
 	now.Store(&tls.Config{RootCAs: x509.NewCertPool()})
-	b := open(t, odl.Config{URLs: server.URL, TLS: now.Load, AuthFile: passwordFile(t, "admin:admin"), Timeout: 5 * time.Second})
+	b := open(t, odl.Config{URLs: server.URL, TLS: now.Load, AuthFile: passwordFile(t, "admin:admin"), Timeout: patience})
 	for _, step := range []struct {
 		config *tls.Config
 		says   string

@@ -126,7 +126,7 @@ func TestFaults(t *testing.T) {
 				cfg := f.config(t)
 				cfg.Timeout, cfg.ReadTimeout, cfg.AnswerBytes = patience, patience, 1<<16
 				if c.waits {
-					cfg.Timeout, cfg.ReadTimeout = time.Second, time.Second
+					cfg.Timeout, cfg.ReadTimeout = 3*time.Second, 3*time.Second
 				}
 				b := open(t, cfg)
 				before, after := podsOf("a", "b"), podsOf("b", "c")
@@ -171,7 +171,7 @@ func heal(t *testing.T, b *odl.Backend, want netvirt.Model) {
 			return false
 		}
 		return b.Write(t.Context(), netvirt.Diff(have, want)) == nil
-	}, 6*patience, 5*time.Millisecond)
+	}, patience, 5*time.Millisecond)
 }
 
 // TestRandomFailures: one request in ten fails at random, before or after the controller has

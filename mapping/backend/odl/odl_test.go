@@ -61,11 +61,11 @@ func newFake(t *testing.T, release odlfake.Release) *fake {
 	return &fake{c, server.URL}
 }
 
-// config returns a configuration with the fake's password and short timeouts.
+// config returns a configuration with the fake's password and short intervals.
 func (f *fake) config(t *testing.T) odl.Config {
 	return odl.Config{
 		URLs: f.url, AuthFile: passwordFile(t, odlfake.User+":"+odlfake.Password+"\n"),
-		Timeout: 5 * time.Second, Probe: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Conflict: time.Nanosecond,
+		Timeout: 20 * time.Second, Probe: 20 * time.Millisecond, Poll: 20 * time.Millisecond, Conflict: time.Nanosecond,
 	}
 }
 

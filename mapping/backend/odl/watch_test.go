@@ -16,7 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // watch runs Watch until the test ends. It returns a channel of the calls of changed.
 func watch(t *testing.T, b *odl.Backend) <-chan struct{} {

@@ -16,6 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // isolatedNode is a node's port in a namespace of livePods.
@@ -78,7 +79,7 @@ func TestNodePortTraffic(t *testing.T) {
 				if p.host == n.host && p.ns == n.ns {
 					require.Equal(t, p.name, page(t, lab, n.asPod(), netip.AddrPortFrom(netip.MustParseAddr(p.address), open8080)), "%s to %s", n.Name(), p.iface())
 					reaches := func() bool { return connect(t.Context(), lab, p.iface(), n.Address.String(), open8080) == nil }
-					require.Eventually(t, reaches, 20*time.Second, 100*time.Millisecond, "%s to its node %s", p.iface(), n.Name())
+					require.Eventually(t, reaches, patience.Patience, 100*time.Millisecond, "%s to its node %s", p.iface(), n.Name())
 				} else {
 					refused.Go(func() {
 						assert.Error(t, connect(t.Context(), lab, n.Name(), p.address, open8080), "%s to %s", n.Name(), p.iface())

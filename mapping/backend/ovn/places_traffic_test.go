@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // placesWorld is the pods of liveModel, and a service whose endpoints depend on the place of the client.
@@ -89,7 +90,7 @@ func (w *placesWorld) reaches(from livePod, vip netip.AddrPort, pods []int) {
 		missing[livePods[p].name] = true
 	}
 	expected := fmt.Sprint(missing)
-	for deadline := time.Now().Add(20 * time.Second); len(missing) > 0; {
+	for deadline := time.Now().Add(patience.Patience); len(missing) > 0; {
 		require.Less(w.t, time.Now(), deadline, "%s reaches not all of %s", from.iface(), expected)
 		name := page(w.t, w.lab, from, vip)
 		require.Contains(w.t, expected, name+":", from.iface())

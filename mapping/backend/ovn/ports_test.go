@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // followed is a Ports that runs, with the ports that it has reported.
@@ -136,7 +137,7 @@ func TestPorts(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, _, err = whole.Port(p.iface())
 			return err != nil
-		}, 20*time.Second, 10*time.Millisecond)
+		}, patience.Patience, 10*time.Millisecond)
 		require.ErrorContains(t, err, "OVN_Southbound does not answer")
 		after, known, _ := whole.Port(p.iface())
 		require.True(t, known)
@@ -204,7 +205,7 @@ func TestServers(t *testing.T) {
 		t.Helper()
 		var all []ovn.Server
 		require.Eventually(t, func() bool {
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()
 			var err error
 			if all, err = ovn.Servers(ctx, cfg); err != nil || len(all) != 3 {

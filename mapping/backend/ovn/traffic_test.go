@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // livePod is a pod that runs in a lab, on host1 or host2.
@@ -212,7 +213,7 @@ func requireReach(t *testing.T, lab *ovnhost.Lab, want func(from, to livePod) bo
 			switch {
 			case !sameFamily(from, to):
 			case want(from, to):
-				require.Eventually(t, func() bool { return ping(from, to, "1") == nil }, 20*time.Second, time.Millisecond, "%s to %s", from.iface(), to.iface())
+				require.Eventually(t, func() bool { return ping(from, to, "1") == nil }, patience.Patience, time.Millisecond, "%s to %s", from.iface(), to.iface())
 			default:
 				unwanted.Go(func() { assert.Error(t, ping(from, to, "1"), "%s reaches %s", from.iface(), to.iface()) })
 			}
@@ -229,6 +230,6 @@ func page(t *testing.T, lab *ovnhost.Lab, from livePod, at netip.AddrPort) strin
 		var err error
 		body, err = lab.HTTPGet(t.Context(), from.iface(), "http://"+at.String())
 		return err == nil
-	}, 20*time.Second, 100*time.Millisecond, "%s to %s", from.iface(), at)
+	}, patience.Patience, 100*time.Millisecond, "%s to %s", from.iface(), at)
 	return body
 }
