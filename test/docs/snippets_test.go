@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 var update = flag.Bool("update", false, "write what the snippets print into the documents")
@@ -60,7 +61,7 @@ func withProgram(t *testing.T) string {
 type shell struct{ folder, state, url string }
 
 // check runs a snippet and compares its output. JSON output may depend on an earlier
-// write that takes a moment, so check repeats such a snippet for some seconds.
+// write that takes a moment, so check repeats such a snippet.
 func (s shell) check(t *testing.T, doc *document, one snippet) {
 	t.Helper()
 	if one.printed == nil {
@@ -75,7 +76,7 @@ func (s shell) check(t *testing.T, doc *document, one snippet) {
 		out, err = s.run(t.Context(), one.code)
 		return err == nil && strings.TrimSpace(out) == strings.TrimSpace(want)
 	}
-	for end := time.Now().Add(10 * time.Second); !matches() && !*update && time.Now().Before(end); {
+	for end := time.Now().Add(patience.Patience); !matches() && !*update && time.Now().Before(end); {
 		continue
 	}
 	if *update {
@@ -86,7 +87,7 @@ func (s shell) check(t *testing.T, doc *document, one snippet) {
 }
 
 func (s shell) run(ctx context.Context, code string) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, patience.Patience)
 	defer cancel()
 	code = strings.ReplaceAll(code, "http://127.0.0.1:8181", s.url)
 	script := "set -aeuo pipefail; [ ! -e " + s.state + " ] || . " + s.state + "\n" + code + "\nexport -p >" + s.state + "\n"

@@ -15,12 +15,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 const (
 	buildTimeout = 3 * time.Minute
-	readyTimeout = 30 * time.Second
+	readyTimeout = patience.Patience
 )
 
 // programDir is the directory of the program; empty before Main.

@@ -27,7 +27,7 @@ import (
 )
 
 const (
-	startTimeout = 30 * time.Second
+	startTimeout = 2 * time.Minute
 	callTimeout  = time.Second
 )
 

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 func proxy(t *testing.T) (socket string) {
@@ -30,7 +32,7 @@ func ask(t *testing.T, socket, request string) (net.Conn, int) {
 	conn, err := net.Dial("unix", socket)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(10*time.Second)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience.Patience)))
 	_, err = fmt.Fprint(conn, request+" HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
 	require.NoError(t, err)
 	response, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -8,18 +8,19 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // TestSilentBackend: the status reports a lost backend even if the bridge has nothing to write.
 func TestSilentBackend(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := bridgetest.Start(t, bridgetest.OVN(server.Endpoint()))
-	b.AwaitSync(10 * time.Second)
+	b.AwaitSync(patience.Patience)
 	server.Stop(t)
 	require.Eventually(t, func() bool {
 		st := b.Status()
 		return !st.InSync && !st.Backend.Connected
-	}, 2*time.Minute, 50*time.Millisecond)
+	}, 2*patience.Patience, 50*time.Millisecond)
 	server.Continue(t)
-	b.AwaitSync(time.Minute)
+	b.AwaitSync(patience.Patience)
 }

@@ -29,7 +29,7 @@ var (
 )
 
 // answerWithin is the time in which a server must answer or refuse.
-const answerWithin = 30 * time.Second
+const answerWithin = 2 * time.Minute
 
 // databases is an OVN of two hosts, encrypted as the guide says. One host is captured.
 type databases struct {

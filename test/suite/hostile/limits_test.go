@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // The two nodes: the first is honest, the second is captured.
@@ -42,7 +43,7 @@ func newNodesBed(t *testing.T, options ...bridgetest.Option) *nodesBed {
 	}
 	// When the bridge allows the agents to follow their streams, it knows the nodes.
 	for i := range nodeAddresses {
-		bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge knows its nodes", func() error {
+		bridgetest.Await(t, 5*time.Millisecond, patience.Patience, "the bridge knows its nodes", func() error {
 			if status := b.as(i, http.MethodHead, "/rests/streams/node-interfaces="+nodeAddresses[i], nil); status != http.StatusOK {
 				return fmt.Errorf("HEAD of the stream: %d", status)
 			}
@@ -108,7 +109,7 @@ func TestStreamsOfACapturedNode(t *testing.T) {
 	for range many - 4 { // 4 is the number of streams that it may follow
 		select {
 		case <-ended:
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience.Patience):
 			t.Fatal("the captured node can follow too many streams")
 		}
 	}
@@ -150,7 +151,7 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	}
 	await := func(n int) {
 		t.Helper()
-		bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "leases", func() error {
+		bridgetest.Await(t, 5*time.Millisecond, patience.Patience, "leases", func() error {
 			if got := leased(); got != n {
 				return fmt.Errorf("%d leases, want %d", got, n)
 			}
@@ -161,7 +162,7 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	for i := range most { // deleted and created again: their addresses rest
 		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uidOf(1, i), nil))
 	}
-	b.AwaitSync(20 * time.Second)
+	b.AwaitSync(patience.Patience)
 	made = 0
 	for i := 200; i < 200+3*most; i++ {
 		if b.as(1, "POST", podsContainer, strings.NewReader(podsOn(1, i, i+1))) == http.StatusCreated {
@@ -173,7 +174,7 @@ func TestAddressesOfACapturedNode(t *testing.T) {
 	require.NotContains(t, metrics, `coe_bridge_limited_total{limit="pods"} 0`)
 
 	require.Equal(t, http.StatusCreated, b.as(0, "POST", podsContainer, strings.NewReader(podsOn(0, 0, 1))))
-	bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the other node's pod has an address", func() error {
+	bridgetest.Await(t, 5*time.Millisecond, patience.Patience, "the other node's pod has an address", func() error {
 		if _, leases := b.Do("GET", "/restconf/operational/coe-status:leases", ""); !strings.Contains(leases, uidOf(0, 0)) {
 			return fmt.Errorf("no lease: %+v", b.Status().Problems)
 		}
@@ -198,9 +199,9 @@ func TestPodThatMovesToOtherAddresses(t *testing.T) {
 			break
 		}
 		made++
-		b.AwaitSync(20 * time.Second)
+		b.AwaitSync(patience.Patience)
 		require.Equal(t, http.StatusNoContent, b.as(1, "DELETE", podsContainer+"/pods="+uid, nil))
-		b.AwaitSync(20 * time.Second)
+		b.AwaitSync(patience.Patience)
 	}
 	require.LessOrEqual(t, made, 2*most+2) // some addresses are gateways, which no pod gets
 }
@@ -247,7 +248,7 @@ func TestSlowBodiesOfACapturedNode(t *testing.T) {
 		_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Type: application/yang-data+json\r\nContent-Length: 60000\r\n\r\n{", podsContainer, b.tokens[1])
 		require.NoError(t, err)
 	}
-	bridgetest.Await(t, 5*time.Millisecond, 20*time.Second, "the bridge refuses some", func() error {
+	bridgetest.Await(t, 5*time.Millisecond, patience.Patience, "the bridge refuses some", func() error {
 		if _, metrics := b.Do("GET", "/metrics", ""); !strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"}`) ||
 			strings.Contains(metrics, `coe_bridge_limited_total{limit="requests"} 0`) {
 			return fmt.Errorf("the bridge accepts all")

@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -86,7 +87,7 @@ func follow(t *testing.T, b *bridgetest.Bridge, stream, after string, tells ...s
 // history.
 func awaitLostIDs(t *testing.T, b *bridgetest.Bridge, fits func(n string) bool) {
 	t.Helper()
-	bridgetest.Await(t, 20*time.Millisecond, 20*time.Second, "the metric of lost event IDs", func() error {
+	bridgetest.Await(t, 20*time.Millisecond, patience.Patience, "the metric of lost event IDs", func() error {
 		_, metrics := b.Do(http.MethodGet, "/metrics", "")
 		_, after, _ := strings.Cut(metrics, "\ncoe_bridge_lost_event_ids_total ")
 		if got, _, _ := strings.Cut(after, "\n"); got == "" || !fits(got) {

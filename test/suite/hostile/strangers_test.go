@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
@@ -28,7 +29,7 @@ const (
 	// fewFiles is the number of files that the bridge can open. Half of them are for connections.
 	fewFiles = 1024
 	flooded  = 600 // connections of one kind, more than the bridge has
-	within   = 20 * time.Second
+	within   = patience.Patience
 )
 
 // withFewFiles returns a program that starts coe-bridge with the limit fewFiles.
@@ -196,7 +197,7 @@ func TestConnectionsWithoutCredentials(t *testing.T) {
 		require.Equal(t, http.StatusOK, status)
 	}
 	near := newClient() // also from the attacker's address
-	near.Transport.(*http.Transport).DialContext = f.dialer.DialContext
+	near.Transport.(*http.Transport).DialContext = (&net.Dialer{LocalAddr: f.dialer.LocalAddr}).DialContext
 	makePod(near)
 
 	stop, stopped := make(chan struct{}), make(chan struct{})

@@ -74,7 +74,7 @@ func (r *replica) do(ctx context.Context, method, path string, body any) (status
 // change writes to the config tree. The write must succeed.
 func (r *replica) change(method, path string, body any) {
 	r.t.Helper()
-	status, answer, err := r.do(r.t.Context(), method, "/restconf/config/"+path, body)
+	status, answer, err := r.Client().Do(r.t.Context(), method, "/restconf/config/"+path, body)
 	require.NoError(r.t, err)
 	require.Equal(r.t, 2, status/100, "%s %s: %d %s", method, path, status, answer)
 }
