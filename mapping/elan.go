@@ -12,6 +12,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
+// defaultLease is the lease time of DHCP if the settings have none, in seconds.
+const defaultLease = 3600
+
 // elan returns the namespace's elan-instance on a node.
 func (b *builder) elan(node netip.Addr) *elan {
 	e := b.elans[node]
@@ -91,10 +94,11 @@ func (b *builder) keeps(fact *coe.ELANFact) bool {
 // settle follows the interfaces of an elan. An elan without any use is forgotten. One that is as before keeps its part.
 func (b *builder) settle(e *elan) {
 	before, renewed := *e, e.renewed
-	e.first, e.iface, e.blocks, e.families = nil, nil, nil, 0
+	e.first, e.iface, e.blocks, e.families, e.dhcp = nil, nil, nil, 0, false
 	e.kept, e.touched, e.renewed = b.keeps(e.fact), false, false
 	for _, a := range e.interfaces {
 		e.add(a)
+		e.dhcp = e.dhcp || b.hasDHCP(a)
 	}
 	if e.kept {
 		at, _ := slices.BinarySearchFunc(b.Blocks, e.name, func(block *coe.Block, name string) int { return strings.Compare(block.ELAN, name) })
@@ -112,7 +116,7 @@ func (b *builder) settle(e *elan) {
 		if e.part != nil {
 			b.changed[e.part.Name] = nil
 		}
-	case e.part == nil || renewed || !e.sameSegment(&before) || !slices.Equal(e.blocks, before.blocks):
+	case e.part == nil || renewed || !e.sameSegment(&before) || e.dhcp != before.dhcp || !slices.Equal(e.blocks, before.blocks):
 		e.part = netvirt.NewPart(b.elanObjects(e)...)
 		b.changed[e.part.Name] = e.part
 	}
@@ -191,10 +195,14 @@ func (b *builder) elanInstance(e *elan) netvirt.ELANInstance {
 // elanObjects returns the objects of an elan-instance, and those that belong to it alone.
 func (b *builder) elanObjects(e *elan) []netvirt.Object {
 	objects := []netvirt.Object{b.elanInstance(e)}
+	var lease uint32
+	if e.dhcp {
+		lease = cmp.Or(b.DHCPLeaseTime, defaultLease)
+	}
 	for _, block := range e.blocks {
 		objects = append(objects, netvirt.Subnet{
 			ELAN: block.ELAN, VPN: b.VPN.Name, Prefix: block.Prefix, Gateway: block.Gateway,
-			DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: b.DHCPLeaseTime,
+			DNS: netvirt.NewAddrList(block.DNS...), LeaseTime: lease,
 		})
 	}
 	if port, has := b.nodePort(e); has {

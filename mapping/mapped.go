@@ -64,6 +64,8 @@ type elan struct {
 	iface *coe.PodInterface
 	// kept is set if the elan-instance stays although no interface is mapped.
 	kept bool
+	// dhcp is set if an interface has DHCP.
+	dhcp bool
 	// blocks are the blocks whose subnet is in the model, sorted.
 	blocks []*coe.Block
 	// families has the address families of the interfaces that may be members of ACLs.

@@ -33,7 +33,7 @@ type Settings struct {
 	Isolation Isolation
 	// Limits are the limits of the backend.
 	Limits netvirt.Limits
-	// DHCPLeaseTime is the lease time that DHCP offers to pods, in seconds.
+	// DHCPLeaseTime is the lease time that DHCP offers to pods, in seconds; 0 means 3600.
 	DHCPLeaseTime uint32
 	// NodePorts are the ports on which nodes answer for services; the zero value has none.
 	NodePorts coe.PortRange

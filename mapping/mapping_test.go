@@ -40,7 +40,7 @@ func instances() []netvirt.Object {
 		netvirt.VPNInstance{Name: "default", Namespace: "default", RouteDistinguisher: "100:2", Transit: "100:1"},
 		netvirt.Subnet{
 			ELAN: "192.168.33.12:default", VPN: "default", Prefix: netip.MustParsePrefix("10.11.2.24/29"),
-			Gateway: netip.MustParseAddr("10.11.2.25"), DNS: "10.96.0.10", LeaseTime: 3600,
+			Gateway: netip.MustParseAddr("10.11.2.25"), DNS: "10.96.0.10",
 		},
 	}
 }
@@ -68,7 +68,7 @@ func TestPod(t *testing.T) {
 	require.Equal(t, model(append(instances(), attachment(uid1, "busybox1", "10.11.2.28")...)...), got)
 }
 
-// A pod has DHCP if it or its pool asks for it, and if the backend decides on DHCP.
+// A pod has DHCP if it or its pool asks for it, and if the backend decides on DHCP. Then its subnet has a lease time.
 func TestDHCP(t *testing.T) {
 	unable := settings
 	unable.Limits.NoDHCP = true
@@ -89,6 +89,9 @@ func TestDHCP(t *testing.T) {
 			got, problems := mapping.Map(synth.WithVIPs(v), c.settings)
 			require.Empty(t, problems)
 			require.Equal(t, c.want, got[netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}].(netvirt.Interface).DHCP)
+			subnet := got[instances()[2].Key()].(netvirt.Subnet)
+			require.Equal(t, c.want, subnet.LeaseTime == 3600)
+			require.Equal(t, !c.want, subnet.LeaseTime == 0)
 		})
 	}
 }

@@ -60,7 +60,7 @@ type Subnet struct {
 	Prefix    netip.Prefix // masked; unique within the elan-instance
 	Gateway   netip.Addr   // inside Prefix
 	DNS       AddrList
-	LeaseTime uint32 // seconds, for DHCP
+	LeaseTime uint32 // seconds, for DHCP; 0 if no interface has DHCP
 }
 
 // Interface is a pod's interface (ietf-interfaces:interfaces/interface, type

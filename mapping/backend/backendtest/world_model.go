@@ -270,6 +270,9 @@ func (w *World) podModel(m netvirt.Model, p *pod) {
 			continue
 		}
 		address, subnet := w.address(p, family, slot)
+		if p.node != 0 {
+			subnet.LeaseTime = 7200
+		}
 		subnet.ELAN, subnet.VPN = elan, w.vpn(p.ns).Name
 		m.Add(
 			subnet,
@@ -296,7 +299,7 @@ func (w *World) address(p *pod, family, slot int) (netip.Addr, netvirt.Subnet) {
 	case ipv4:
 		return netip.AddrFrom4([4]byte{10, ns, node, 8*block + at}), netvirt.Subnet{
 			Prefix:  netip.PrefixFrom(netip.AddrFrom4([4]byte{10, ns, node, 8 * block}), 29),
-			Gateway: netip.AddrFrom4([4]byte{10, ns, node, 8*block + 1}), DNS: dns, LeaseTime: 7200,
+			Gateway: netip.AddrFrom4([4]byte{10, ns, node, 8*block + 1}), DNS: dns,
 		}
 	case ipv6:
 		at16 := func(last byte) netip.Addr {

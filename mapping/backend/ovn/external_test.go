@@ -280,9 +280,9 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// TestRowsOfAnEarlierRelease: in a database from before decision 90, elan-instances and vpn-instances of the layout node are Port_Groups. Only these
+// TestFormerGroups: in a database from before decision 90, elan-instances and vpn-instances of the layout node are Port_Groups. Only these
 // objects differ from the wanted ones, so the interfaces of their pods stay confirmed. Further pods can be written before the groups are replaced.
-func TestRowsOfAnEarlierRelease(t *testing.T) {
+func TestFormerGroups(t *testing.T) {
 	byNode := func(c *ovn.Config) { c.Layout = ovn.LayoutNode }
 	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
 	b := open(t, server, byNode)
@@ -294,14 +294,11 @@ func TestRowsOfAnEarlierRelease(t *testing.T) {
 	rows, err := nbrows.Read(t.Context(), server.Endpoint(), "DHCP_Options")
 	require.NoError(t, err)
 	for _, row := range rows {
-		if row["cidr"] != "" {
-			continue // of a subnet
+		ids := idsOf(row)
+		if ids["coe-bridge/kind"] == "subnet" {
+			continue
 		}
 		replaced++
-		ids := map[string]string{}
-		for _, pair := range row["external_ids"].([]any)[1].([]any) {
-			ids[pair.([]any)[0].(string)] = pair.([]any)[1].(string)
-		}
 		former := uuid.NewSHA1(uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00"), []byte(strings.Join(
 			[]string{"coe-bridge", "Port_Group", ids["coe-bridge/kind"], ids["coe-bridge/name"], ""}, "\x00")))
 		gone := map[string]any{"op": "delete", "table": "DHCP_Options", "where": []any{[]any{"_uuid", "==", row["_uuid"]}}}
@@ -312,24 +309,137 @@ func TestRowsOfAnEarlierRelease(t *testing.T) {
 	}
 	require.Greater(t, replaced, 2)
 
+	requireOutdated(t, b, first, map[netvirt.Kind]bool{netvirt.KindELANInstance: true, netvirt.KindVPNInstance: true}, replaced)
+	requireRenewed(t, server, fresh, b, w, byNode)
+}
+
+// TestRowsWithAllPairs: in a database from before decision 94, ports, and in the layout node elan-instances and subnets, have all pairs in external_ids. The
+// heads differ from the wanted ones, in fields that do not confirm a pod. Further pods can be written before the rows are written again.
+func TestRowsWithAllPairs(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			with := func(c *ovn.Config) { c.Layout = layout }
+			server, fresh := ovsdb.Start(t), ovsdb.Start(t)
+			b := open(t, server, with)
+			w := backendtest.NewWorld(7)
+			w.AddPods(10)
+			first := w.ModelFor(b)
+			write(t, b, first)
+			written := server.Dump(t, tables...)
+			added := addAllPairs(t, server.Endpoint(), first)
+			require.NotEqual(t, written, server.Dump(t, tables...))
+			requireOutdated(t, b, first, map[netvirt.Kind]bool{netvirt.KindInterface: true, netvirt.KindELANInstance: true, netvirt.KindSubnet: true}, added)
+			requireRenewed(t, server, fresh, b, w, with)
+		})
+	}
+}
+
+// requireOutdated requires that a number of objects of some kinds differ from the wanted ones, and nothing else, and that interfaces still confirm
+// their pods.
+func requireOutdated(t *testing.T, b *ovn.Backend, want netvirt.Model, kinds map[netvirt.Kind]bool, number int) {
+	t.Helper()
 	have, err := b.Read(t.Context())
 	require.NoError(t, err)
-	differ := 0
-	for _, c := range netvirt.Diff(have, first) {
-		kind := c.Key().Kind
-		require.Contains(t, []netvirt.Kind{netvirt.KindELANInstance, netvirt.KindVPNInstance}, kind, "%s", c.Key())
+	changes := netvirt.Diff(have, want)
+	require.Len(t, changes, number)
+	for _, c := range changes {
+		require.True(t, kinds[c.Key().Kind], "%s", c.Key())
 		require.NotNil(t, c.Old, "%s", c.Key())
-		differ++
+		if old, is := c.Old.(netvirt.Interface); is {
+			old.ParentInterface = netvirt.PortName(old.Name, old.PodUID)
+			require.Equal(t, c.New, old)
+		}
 	}
-	require.Equal(t, replaced, differ)
+}
 
+// requireRenewed requires that a backend writes further pods to a server with rows of an earlier release, and then has the same rows as a fresh
+// server.
+func requireRenewed(t *testing.T, server, fresh *ovsdb.Server, b *ovn.Backend, w *backendtest.World, with func(*ovn.Config)) {
+	t.Helper()
+	have, err := b.Read(t.Context())
+	require.NoError(t, err)
 	w.AddPods(10)
 	want := w.ModelFor(b)
 	changes := netvirt.Diff(have, want)
 	require.NoError(t, b.Write(t.Context(), slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return c.Old != nil })))
 	write(t, b, want)
-	write(t, open(t, fresh, byNode), want)
+	write(t, open(t, fresh, with), want)
 	require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
+}
+
+// addAllPairs adds the pairs of external_ids that rows had until decision 94, and returns how many rows lacked some.
+func addAllPairs(t *testing.T, endpoint string, m netvirt.Model) (added int) {
+	t.Helper()
+	for _, table := range []string{"Logical_Switch_Port", "DHCP_Options"} {
+		rows, err := nbrows.Read(t.Context(), endpoint, table)
+		require.NoError(t, err)
+		for _, row := range rows {
+			ids := idsOf(row)
+			kind := ids["coe-bridge/kind"]
+			if (table == "Logical_Switch_Port") != (kind == "interface") || kind == "subnet" && ids["coe-bridge/vpn"] == "" {
+				continue // a row that holds no object
+			}
+			var pairs []any
+			for key, value := range allPairs(m, kind, ids["coe-bridge/name"]) {
+				if value != "" && ids["coe-bridge/"+key] == "" {
+					pairs = append(pairs, []any{"coe-bridge/" + key, value})
+				}
+			}
+			if len(pairs) == 0 {
+				continue
+			}
+			added++
+			_, err := nbrows.Transact(t.Context(), endpoint, map[string]any{
+				"op": "mutate", "table": table, "where": []any{[]any{"_uuid", "==", row["_uuid"]}},
+				"mutations": []any{[]any{"external_ids", "insert", []any{"map", pairs}}},
+			})
+			require.NoError(t, err)
+		}
+	}
+	return added
+}
+
+// allPairs returns the external_ids that the row of a head had until decision 94, without what their keys begin with.
+func allPairs(m netvirt.Model, kind, name string) map[string]string {
+	all := map[string]string{}
+	for k, o := range m {
+		switch o := o.(type) {
+		case netvirt.Interface:
+			if kind == k.Kind.String() && name == k.Name {
+				all["pod"], all["pod-uid"], all["interface-uid"], all["parent-interface"] = o.Pod, o.PodUID, o.UID, o.ParentInterface
+			}
+		case netvirt.ELANInterface:
+			if kind == "interface" && name == o.Name {
+				all["elan"], all["chassis"] = o.ELAN, o.Chassis
+			}
+		case netvirt.VPNInterface:
+			if kind == "interface" && name == o.Name {
+				all["vpn"] = o.VPN
+			}
+		case netvirt.MACEntry:
+			if kind == "interface" && name == o.Interface {
+				all["static-mac-entry/"+o.Address.String()] = o.MAC
+			}
+		case netvirt.ELANInstance:
+			if kind == k.Kind.String() && name == k.Name {
+				all["segment-type"] = string(o.SegmentType)
+			}
+		case netvirt.Subnet:
+			if kind == k.Kind.String() && name == k.Name {
+				all["elan"], all["prefix"], all["gateway"], all["lease-time"] = o.ELAN, o.Prefix.String(), o.Gateway.String(), fmt.Sprint(o.LeaseTime)
+			}
+		}
+	}
+	return all
+}
+
+// idsOf returns the external_ids of a row that was read.
+func idsOf(row map[string]any) map[string]string {
+	ids := map[string]string{}
+	for _, pair := range row["external_ids"].([]any)[1].([]any) {
+		ids[pair.([]any)[0].(string)] = pair.([]any)[1].(string)
+	}
+	return ids
 }
 
 // TestDamageWaits: a write of creations only does not repair a damaged group, so that

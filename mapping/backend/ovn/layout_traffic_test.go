@@ -63,6 +63,41 @@ func TestChangeOfLayout(t *testing.T) {
 	}
 }
 
+// TestRenewal: on a real OVN, pods lose no packet when the rows of an earlier release are written again.
+func TestRenewal(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			lab := ovnhost.ForTest(t, "host1", "host2")
+			model := liveModel(false)
+			if layout == ovn.LayoutNode {
+				model = withGateways(model)
+			}
+			b := withLayout(t, lab, layout)
+			write(t, b, model)
+			for n, p := range livePods {
+				p.plug(t, lab, n)
+			}
+			for _, n := range []int{2, 3, 7} {
+				serveName(t, lab, livePods[n])
+			}
+			require.Positive(t, addAllPairs(t, lab.NB.Remote, model))
+			requireAllReach(t, lab)
+			var stops []func() gap
+			for _, pair := range [][2]int{{0, 1}, {0, 2}, {5, 0}, {3, 6}, {7, 8}, {9, 10}, {10, 2}} {
+				stops = append(stops, probe(t, lab, livePods[pair[0]], livePods[pair[1]]))
+			}
+			write(t, b, model)
+			require.NoError(t, lab.Sync(t.Context()))
+			requireAllReach(t, lab)
+			for n, stop := range stops {
+				g := stop()
+				require.Positive(t, g.sent)
+				require.Zero(t, g.lost, "pair %d: of %d packets", n, g.sent)
+			}
+		})
+	}
+}
+
 // TestLateChassis: on a real OVN, pods lose few packets when the chassis of a node becomes known while they send, and when it is not known
 // any more, also because the system-id has changed: OVN still has the former chassis then.
 func TestLateChassis(t *testing.T) {

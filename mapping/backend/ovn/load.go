@@ -29,7 +29,7 @@ func load(c codec.Codec, from source) (*mirror, error) {
 	l := &loading{
 		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
 		members: newMembers(), adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
-		standIns: map[netvirt.Key]struct{}{},
+		outdated: map[netvirt.Key]struct{}{},
 	}
 	if err := l.follow(from); err != nil {
 		return nil, err
@@ -57,8 +57,8 @@ type loading struct {
 	ports   bool                          // switchPorts is read
 	adopted map[netvirt.Key]*ovsdb.RowSet // strays, by the group that has taken them over
 	damaged map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups
-	// standIns has the groups with a row that stands for another one.
-	standIns map[netvirt.Key]struct{}
+	// outdated has the groups with a row of an earlier release.
+	outdated map[netvirt.Key]struct{}
 }
 
 // switchPorts is the table with most rows. It has the management ports, which groups of earlier tables may look up.
@@ -93,12 +93,12 @@ func (l *loading) decode(r ovsdb.Row) shown {
 	switch {
 	case ours:
 		sum := r.Sum()
-		now, standsIn := l.codec.StandsFor(k, r)
-		if standsIn {
+		now, outdated := l.codec.Renewed(k, r)
+		if outdated {
 			sum = now.Sum()
 		}
 		return shown{
-			table: r.Table, uuid: r.UUID(), head: k, former: l.codec.IsFormer(k, r), standsIn: standsIn, sum: sum, objects: l.codec.Decode(k, r),
+			table: r.Table, uuid: r.UUID(), head: k, former: l.codec.IsFormer(k, r), outdated: outdated, sum: sum, objects: l.codec.Decode(k, r),
 		}
 	case r.Table.ExternalIDs:
 		return shown{} // it is of another owner
@@ -139,8 +139,8 @@ func (l *loading) row(r *shown) {
 	if r.former {
 		l.former[r.head] = struct{}{}
 	}
-	if r.standsIn {
-		l.standIns[r.head] = struct{}{}
+	if r.outdated {
+		l.outdated[r.head] = struct{}{}
 	}
 	l.balances[r.head] += r.sum + l.links[rowID(r.uuid)]
 	l.add(r)
@@ -295,9 +295,9 @@ func (l *loading) findDamaged() {
 			l.damaged[user] = codec.Northbound.NewRowSet()
 		}
 	}
-	for k := range l.standIns {
+	for k := range l.outdated {
 		if l.damaged[k] == nil {
-			l.damaged[k], l.groups[k].stands = codec.Northbound.NewRowSet(), true
+			l.damaged[k], l.groups[k].outdated = codec.Northbound.NewRowSet(), true
 		}
 	}
 	for k, set := range l.damaged {
@@ -331,7 +331,7 @@ func (l *loading) keepAddresses(k netvirt.Key, objects []netvirt.Object, rows *o
 
 // markDamaged replaces a group's objects by the mark of damage, unless they are right.
 func (l *loading) markDamaged(k netvirt.Key, g *group, rows *ovsdb.RowSet) {
-	if g.stands {
+	if g.outdated {
 		g.damaged = rows
 		return
 	}

@@ -32,12 +32,12 @@ type mirror struct {
 }
 
 // group holds the objects of one head. Its rows are encoded from them, unless the group
-// is damaged. Then its object is the mark of damage, or the right one if a row stands for another.
+// is damaged. Then its object is the mark of damage, or its objects are right and one of its rows is of an earlier release.
 type group struct {
-	objects []netvirt.Object
-	damaged *ovsdb.RowSet // nil, or the rows in the database
-	looked  []netvirt.Key // that the encoding looked up
-	stands  bool          // damaged, with the right objects; the model has the mark of damage
+	objects  []netvirt.Object
+	damaged  *ovsdb.RowSet // nil, or the rows in the database
+	looked   []netvirt.Key // that the encoding looked up
+	outdated bool          // damaged, with the right objects; in the model the head has the mark of damage
 }
 
 func newMirror(c codec.Codec) *mirror {
@@ -72,11 +72,16 @@ func (m *mirror) byScope() map[netvirt.Scope]netvirt.Parts {
 
 // shown returns the objects of the group of a head in the model.
 func (g *group) shown(head netvirt.Key) []netvirt.Object {
-	if g.stands {
-		mark, _ := codec.Damaged(head, g.objects[0])
-		return []netvirt.Object{mark}
+	if !g.outdated {
+		return g.objects
 	}
-	return g.objects
+	all := slices.Clone(g.objects)
+	for i, o := range all {
+		if o.Key() == head {
+			all[i] = codec.Outdated(o)
+		}
+	}
+	return all
 }
 
 // look returns the object of a key that other objects refer to; nil if there is none.
@@ -154,7 +159,7 @@ func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *ovsdb.RowSet
 		looked = nil
 		delete(m.groups, k)
 	}
-	g.objects, g.damaged, g.stands = slices.AppendSeq(make([]netvirt.Object, 0, len(objects)), maps.Values(objects)), damaged, false
+	g.objects, g.damaged, g.outdated = slices.AppendSeq(make([]netvirt.Object, 0, len(objects)), maps.Values(objects)), damaged, false
 	m.use(k, g, looked)
 }
 

@@ -25,8 +25,8 @@ type shown struct {
 	table *ovsdb.Table // of a row of ours; nil for other things
 	uuid  string
 	head  netvirt.Key
-	// former: it is a switch of the other layout. standsIn: it stands for another row, which has the sum.
-	former, standsIn bool
+	// former: it is a switch of the other layout. outdated: it is of an earlier release; the sum is that of the renewed row.
+	former, outdated bool
 
 	sum     ovsdb.Sum
 	objects []netvirt.Object

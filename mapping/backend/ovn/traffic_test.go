@@ -71,7 +71,7 @@ func liveModel(isolated bool) netvirt.Model {
 	}
 	for n, p := range livePods {
 		elan := netvirt.ELANName(netip.AddrFrom4([4]byte{192, 168, 0, byte(p.host)}), p.ns)
-		s := netvirt.Subnet{ELAN: elan, VPN: p.ns, Prefix: netip.MustParsePrefix(p.prefix), Gateway: netip.MustParseAddr(p.gateway)}
+		s := netvirt.Subnet{ELAN: elan, VPN: p.ns, Prefix: netip.MustParsePrefix(p.prefix), Gateway: netip.MustParseAddr(p.gateway), LeaseTime: 3600}
 		address := netip.MustParseAddr(p.address)
 		m.Add(
 			netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: uint32(70000 + n)}, s,

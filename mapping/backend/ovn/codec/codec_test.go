@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -44,7 +43,9 @@ func TestPodRows(t *testing.T) {
 	address, network := netip.MustParseAddr("10.11.2.28"), netip.MustParsePrefix("10.11.2.0/24")
 	m := netvirt.Model{}
 	m.Add(
-		netvirt.Interface{Name: name, Namespace: "default", Pod: "busybox1", PodUID: "pod-uid", UID: "uid", ParentInterface: "tap", DHCP: true},
+		netvirt.Interface{
+			Name: name, Namespace: "default", Pod: "busybox1", PodUID: "pod-uid", UID: "pod-uid", ParentInterface: netvirt.PortName(name, "pod-uid"), DHCP: true,
+		},
 		netvirt.ELANInterface{Name: name, Namespace: "default", ELAN: elan, Chassis: "node1"},
 		netvirt.MACEntry{Interface: name, Namespace: "default", MAC: "0a:58:0a:0b:02:1c", Address: address},
 		netvirt.VPNInterface{Name: name, Namespace: "default", VPN: "default"},
@@ -64,11 +65,8 @@ func TestPodRows(t *testing.T) {
 		Options: map[string]string{"iface-id-ver": "pod-uid", "requested-chassis": "node1"},
 		ExternalIDs: map[string]string{
 			"coe-bridge/owner": "owner", "coe-bridge/kind": "interface", "coe-bridge/name": name,
-			"coe-bridge/namespace": "default", "coe-bridge/pod": "busybox1", "coe-bridge/pod-uid": "pod-uid",
-			"coe-bridge/interface-uid": "uid", "coe-bridge/parent-interface": "tap", "coe-bridge/dhcp": "true",
-			"coe-bridge/elan": elan, "coe-bridge/chassis": "node1", "coe-bridge/vpn": "default",
-			"coe-bridge/static-mac-entry/10.11.2.28": "0a:58:0a:0b:02:1c",
-			"coe-bridge/adjacency/10.11.2.28":        "0a:58:0a:0b:02:1c 10.11.2.0/24 10.11.2.1 " + elan,
+			"coe-bridge/namespace": "default", "coe-bridge/dhcp": "true",
+			"coe-bridge/adjacency/10.11.2.28": "0a:58:0a:0b:02:1c 10.11.2.0/24 10.11.2.1 " + elan,
 		},
 	}, set.Rows[0].Value)
 	want := Northbound.NewRowSet()
@@ -135,18 +133,4 @@ func TestPlacesOfServices(t *testing.T) {
 		"tcp":           {"elsewhere", "192.0.2.4"},
 		"tcp/192.0.2.0": {"192.0.2.0", "192.0.2.3"}, "tcp/192.0.2.1": {"192.0.2.1"}, "tcp/192.0.2.2": {"192.0.2.2"},
 	}, groups)
-}
-
-// TestFormerGroups: the Port_Groups of elan-instances and vpn-instances from before decision 90 hold the object, so it stays in its namespace.
-func TestFormerGroups(t *testing.T) {
-	c := Codec{Owner: "owner", Layout: LayoutNode}
-	vpn := netvirt.VPNInstance{Name: "ns", Namespace: "ns", RouteDistinguisher: "1:1", Transit: netvirt.CommonRouteTarget}
-	elan := netvirt.ELANInstance{Name: "192.168.33.11:ns", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 7}
-	for o, ids := range map[netvirt.Object]map[string]string{vpn: c.vpnIDs(vpn.Key(), vpn), elan: c.elanIDs(elan.Key(), elan)} {
-		row := ovsdb.Row{Table: Northbound.Table(nb.PortGroupTable), Value: &nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, o.Key(), ""), ExternalIDs: ids}}
-		head, ours := c.Marked(row)
-		require.True(t, ours)
-		require.Equal(t, o.Key(), head)
-		require.Equal(t, []netvirt.Object{o}, c.Decode(head, row))
-	}
 }

@@ -2,6 +2,7 @@ package codec
 
 import (
 	"crypto/sha1"
+	"maps"
 	"strings"
 
 	"github.com/google/uuid"
@@ -128,6 +129,20 @@ func (c Codec) mark(head netvirt.Key, role string, pairs ...string) map[string]s
 		}
 	}
 	return ids
+}
+
+// abridge deletes the pairs of ids that other columns of a row imply. A key that is implied, and that ids does not have, gets an empty value.
+func abridge(ids, implied map[string]string) {
+	for key := range implied {
+		if _, has := ids[key]; !has {
+			ids[key] = ""
+		}
+	}
+	maps.DeleteFunc(ids, isIn(implied))
+}
+
+func isIn(pairs map[string]string) func(key, value string) bool {
+	return func(key, value string) bool { return value == pairs[key] }
 }
 
 // Marked returns the head of the group that a row belongs to; ok reports whether the row

@@ -1,6 +1,7 @@
 package codec
 
 import (
+	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -158,17 +159,25 @@ func (c byNode) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 // holding returns a row that holds an object in its external_ids, and has no other effect: ovn-northd does not look at DHCP_Options
 // that no port names.
 func (c byNode) holding(k netvirt.Key, ids map[string]string) *nb.DHCPOptions {
+	abridge(ids, impliedByHead(k))
 	return &nb.DHCPOptions{UUID: c.uuid(nb.DHCPOptionsTable, k, ""), ExternalIDs: ids}
 }
 
-// StandsFor returns the row that a row of an earlier release stands for: the Port_Group of an elan-instance or a vpn-instance, from before
-// decision 90, holds the object as the row of holding does. It is not ok for any other row.
-func (c Codec) StandsFor(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
-	group, is := r.Value.(*nb.PortGroup)
-	if !is || c.Layout != LayoutNode || head.Kind != netvirt.KindELANInstance && head.Kind != netvirt.KindVPNInstance {
-		return ovsdb.Row{}, false
+// impliedByHead returns the pairs that the row of holding does not have in its external_ids. The name of a subnet implies some. An elan-instance is
+// usually of VXLAN, and a subnet without DHCP.
+func impliedByHead(k netvirt.Key) map[string]string {
+	switch k.Kind {
+	case netvirt.KindELANInstance:
+		return map[string]string{idSegment: string(netvirt.SegmentVXLAN)}
+	case netvirt.KindSubnet:
+		elan, prefix, _ := parseSubnetName(k.Name)
+		implied := map[string]string{idELAN: elan, idPrefix: prefix.String(), idLease: "0"}
+		if prefix.IsSingleIP() {
+			implied[idGateway] = prefix.Addr().String()
+		}
+		return implied
 	}
-	return ovsdb.Row{Table: Northbound.Table(nb.DHCPOptionsTable), Value: byNode{c}.holding(head, group.ExternalIDs)}, true
+	return map[string]string{}
 }
 
 // hasSwitch reports whether an elan-instance has a switch of its own. The pods of other namespaces on the switch of its node
@@ -178,17 +187,27 @@ func hasSwitch(elan string, look Lookup) bool {
 	return ok && o.PhysicalNetwork != ""
 }
 
-// subnet adds the DHCP options of the subnet's pods. They also hold its fields: its gateway is in a row of its node, unless its
+// subnet adds the row that holds a subnet. If pods have DHCP, it has their options. The gateway is in a row of its node, unless the
 // elan-instance has a switch of its own.
 func (c byNode) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look Lookup) {
-	row := c.dhcpOptions(k, o)
+	row := c.holding(k, c.subnetIDs(k, o))
+	if o.LeaseTime != 0 {
+		row.Cidr, row.Options = c.cidr(o, look).String(), dhcpOptions(o)
+	}
+	set.Add(row)
 	if hasSwitch(o.ELAN, look) {
 		c.gatewayOfSwitch(set, k, o, look)
-	} else if block := c.behind(o.ELAN, o.Gateway, o.Gateway, look); o.Prefix.IsSingleIP() && block.IsValid() {
-		row.Cidr = block.String()
 	}
-	row.ExternalIDs = c.subnetIDs(k, o)
-	set.Add(row)
+}
+
+// cidr returns the network for which DHCP serves the pods of a subnet: the block behind the gateway, if the subnet is the gateway alone.
+func (c byNode) cidr(o netvirt.Subnet, look Lookup) netip.Prefix {
+	if o.Prefix.IsSingleIP() && !hasSwitch(o.ELAN, look) {
+		if block := c.behind(o.ELAN, o.Gateway, o.Gateway, look); block.IsValid() {
+			return block
+		}
+	}
+	return o.Prefix
 }
 
 // gatewayOfSwitch adds the gateway of a subnet of an elan-instance with a switch of its own, and the way out of its pods.
@@ -205,15 +224,17 @@ func (c byNode) gatewayOfSwitch(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subn
 
 // decodeDHCPOptions decodes the row of elan, vpn or subnet of LayoutNode. The rows of LayoutELAN hold no object.
 func decodeDHCPOptions(head netvirt.Key, row *nb.DHCPOptions) []netvirt.Object {
+	ids := impliedByHead(head)
+	maps.Copy(ids, row.ExternalIDs)
 	switch {
 	case head.Kind == netvirt.KindELANInstance:
-		return decodeELAN(head, row.ExternalIDs)
+		return decodeELAN(head, ids)
 	case head.Kind == netvirt.KindVPNInstance:
-		return decodeVPN(head, row.ExternalIDs)
-	case row.ExternalIDs[idELAN] == "":
+		return decodeVPN(head, ids)
+	case ids[idVPN] == "":
 		return nil
 	}
-	return decodeSubnet(row.ExternalIDs)
+	return decodeSubnet(ids)
 }
 
 // switchOf returns the switch of the port's node, if the gateways of the port are there, or the switch of its elan-instance.

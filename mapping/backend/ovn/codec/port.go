@@ -1,7 +1,9 @@
 package codec
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -63,7 +65,7 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	addresses := p.addresses()
 	lsp := &nb.LogicalSwitchPort{
 		UUID: c.PortUUID(k), Name: k.Name,
-		Addresses: addresses, PortSecurity: slices.Clone(addresses), Options: map[string]string{}, ExternalIDs: c.portIDs(k, p),
+		Addresses: addresses, PortSecurity: slices.Clone(addresses), Options: map[string]string{},
 	}
 	if p.PodUID != "" {
 		// OVN binds the port only to an interface with this UID. So an interface that an
@@ -73,6 +75,8 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	if p.elan.Chassis != "" {
 		lsp.Options["requested-chassis"] = p.elan.Chassis
 	}
+	lsp.ExternalIDs = c.portIDs(k, p)
+	abridge(lsp.ExternalIDs, impliedByPort(k, lsp))
 	for _, a := range p.adjacencies {
 		network := c.arrangement().network(a, look)
 		if p.DHCP {
@@ -186,6 +190,28 @@ func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
 	return ids
 }
 
+// impliedByPort returns the pairs that the port of a pod does not have in its external_ids, because its name, its options and its adjacencies
+// imply them. ovn-northd copies each pair to the southbound database. The namespace stays: with it, a bridge of the earlier release knows which members
+// of address sets belong to the port.
+func impliedByPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) map[string]string {
+	namespace, pod, uid, _ := netvirt.ParseInterfaceName(k.Name)
+	podUID := lsp.Options["iface-id-ver"]
+	implied := map[string]string{
+		idPod: pod, idPodUID: podUID, idUID: cmp.Or(uid, podUID), idParent: netvirt.PortName(k.Name, podUID),
+		idChassis: lsp.Options["requested-chassis"], idVPN: netvirt.VPNName(namespace),
+	}
+	for key, value := range lsp.ExternalIDs {
+		address, found := strings.CutPrefix(key, idAdjacency)
+		if fields := strings.SplitN(value, " ", 4); found && len(fields) == 4 {
+			implied[idMACEntry+address] = fields[0]
+			if elan, has := implied[idELAN]; !has || fields[3] < elan {
+				implied[idELAN] = fields[3]
+			}
+		}
+	}
+	return implied
+}
+
 // decodeSwitchPort decodes the port of encodePort, encodeManagementPort or encodeNodePort. Other switch ports hold no
 // object.
 func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
@@ -201,7 +227,8 @@ func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object
 }
 
 func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
-	ids := lsp.ExternalIDs
+	ids := impliedByPort(k, lsp)
+	maps.Copy(ids, lsp.ExternalIDs)
 	namespace := ids[idNamespace]
 	objects := []netvirt.Object{
 		netvirt.Interface{
@@ -215,7 +242,7 @@ func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	}
 	for key, value := range ids {
 		if text, found := strings.CutPrefix(key, idMACEntry); found {
-			if a, err := netip.ParseAddr(text); err == nil {
+			if a, err := netip.ParseAddr(text); err == nil && value != "" {
 				objects = append(objects, netvirt.MACEntry{Interface: k.Name, Namespace: namespace, MAC: value, Address: a})
 			}
 		}
@@ -225,7 +252,6 @@ func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 				if a.ELAN == ids[idELAN] {
 					a.ELAN = ids[idELAN] // shares the memory
 				}
-				a.MAC = strings.Clone(a.MAC)
 				objects = append(objects, a)
 			}
 		}

@@ -1,0 +1,51 @@
+package codec
+
+import (
+	"maps"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+)
+
+// Renewed returns the row that takes the place of a row of an earlier release. Both hold the same object. It is not ok for any other row:
+//
+//   - Until decision 94 the port of a pod, and in LayoutNode the rows of an elan-instance and a subnet, had all pairs in external_ids.
+//   - Until decision 90 an elan-instance and a vpn-instance of LayoutNode were a Port_Group.
+func (c Codec) Renewed(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
+	switch row := r.Value.(type) {
+	case *nb.LogicalSwitchPort:
+		if head.Kind == netvirt.KindInterface && row.ExternalIDs[idPod] != "" { // a quick test
+			short := *row
+			short.ExternalIDs, ok = abridged(row.ExternalIDs, impliedByPort(head, row))
+			return ovsdb.Row{Table: r.Table, Value: &short}, ok
+		}
+	case *nb.DHCPOptions:
+		short := *row
+		short.ExternalIDs, ok = abridged(row.ExternalIDs, impliedByHead(head))
+		return ovsdb.Row{Table: r.Table, Value: &short}, ok
+	case *nb.PortGroup:
+		if c.Layout == LayoutNode && (head.Kind == netvirt.KindELANInstance || head.Kind == netvirt.KindVPNInstance) {
+			return ovsdb.Row{Table: Northbound.Table(nb.DHCPOptionsTable), Value: byNode{c}.holding(head, maps.Clone(row.ExternalIDs))}, true
+		}
+	}
+	return ovsdb.Row{}, false
+}
+
+// abridged returns ids without the pairs that are implied; ok reports whether it had some.
+func abridged(ids, implied map[string]string) (short map[string]string, ok bool) {
+	short = maps.Clone(ids)
+	maps.DeleteFunc(short, isIn(implied))
+	return short, len(short) < len(ids)
+}
+
+// Outdated returns an object whose row has the form of an earlier release, as Read returns it: it has damagedMark, so it is written
+// again. An interface keeps the fields that confirm its pod.
+func Outdated(o netvirt.Object) netvirt.Object {
+	if i, is := o.(netvirt.Interface); is {
+		i.ParentInterface = damagedMark
+		return i
+	}
+	mark, _ := Damaged(o.Key(), o)
+	return mark
+}
