@@ -129,7 +129,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{"/*/*[*[*]]|/*", "not(contains(/a,'b')) and count(/a[b='c' or d<=-1.5])!=2", "/pod:*[.='x']/.", "((('"} {
 		f.Add(seed)
 	}
-	f.Fuzz(func(t *testing.T, text string) {
+	f.Fuzz(func(_ *testing.T, text string) {
 		c, err := Parse(schema, text)
 		if err != nil {
 			return

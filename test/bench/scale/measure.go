@@ -175,31 +175,14 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 		}
 		defer w.Stop()
 	}
-	known, onHosts := map[string]time.Time{}, map[string]time.Time{}
-	var going []int
-	tick := time.NewTicker(churnEvery)
-	defer tick.Stop()
-	for n := range churnPods + churnLife {
-		if n < churnPods {
-			i := s.load.Count + n
-			known[s.portOf(i)] = time.Now()
-			if s.onHost(i) {
-				onHosts[s.portOf(i)] = known[s.portOf(i)]
-			}
-			if err := s.pods.Resize(i + 1); err != nil {
-				return nil, err
-			}
-		}
-		if i := s.load.Count + n - churnLife; n >= churnLife && !s.onHost(i) {
-			going = append(going, i)
-		}
-		if going, err = s.deleteWritten(going, rows); err != nil {
-			return nil, err
-		}
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-tick.C:
+	known, going, err := s.comeAndGo(ctx, rows)
+	if err != nil {
+		return nil, err
+	}
+	onHosts := map[string]time.Time{}
+	for i := range churnPods {
+		if port := s.portOf(s.load.Count + i); s.onHost(s.load.Count + i) {
+			onHosts[port] = known[port]
 		}
 	}
 	for _, one := range []struct {
@@ -223,6 +206,33 @@ func (s *simulation) churn(ctx context.Context) (all []figures.Figure, err error
 			figures.Short(figures.Percentile(took, 50))+", "+figures.Short(figures.Percentile(took, 99))))
 	}
 	return all, nil
+}
+
+// comeAndGo creates the pods of churn, and deletes them. It returns when each was known, by port, and the pods that have had no row yet.
+func (s *simulation) comeAndGo(ctx context.Context, rows *moments) (known map[string]time.Time, going []int, err error) {
+	known = map[string]time.Time{}
+	tick := time.NewTicker(churnEvery)
+	defer tick.Stop()
+	for n := range churnPods + churnLife {
+		if i := s.load.Count + n; n < churnPods {
+			known[s.portOf(i)] = time.Now()
+			if err := s.pods.Resize(i + 1); err != nil {
+				return nil, nil, err
+			}
+		}
+		if i := s.load.Count + n - churnLife; n >= churnLife && !s.onHost(i) {
+			going = append(going, i)
+		}
+		if going, err = s.deleteWritten(going, rows); err != nil {
+			return nil, nil, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, nil, ctx.Err()
+		case <-tick.C:
+		}
+	}
+	return known, going, nil
 }
 
 // deleteWritten deletes the pods that have their row, and returns the others.
