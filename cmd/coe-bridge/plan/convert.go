@@ -34,14 +34,16 @@ the new one, and what the new one has no form for. It writes nothing. Move in th
 
   1. serve --backend OLD,NEW: the bridge uses the old backend and fills the new one;
      coe-bridge status shows the progress.
-  2. When the new one is in sync: serve --backend NEW,OLD. Then switch over node by node.
+  2. When the new one is in sync: serve --backend odl,ovn, in both directions. OpenDaylight
+     must come first as long as a node is with it: nodes lead its pods to services, and
+     the bridge tells them so only if it comes first. Then switch over node by node.
      To odl: stop and disable ovn-controller, remove its flows from the bridge, and restart
      the agent with --backend odl --ovs-manager. To ovn: restart the agent with
      --backend ovn, which takes the switch from OpenDaylight, and start ovn-controller.
      Pods stay attached and keep their addresses. Until the end of this step, pods on nodes
      of different backends cannot reach each other.
-  3. When all pods are confirmed: serve --backend NEW. The objects in the old backend stay
-     until you remove them; the bridge writes nothing there any more.
+  3. When all nodes are switched over: serve --backend NEW. The objects in the old backend
+     stay until you remove them; the bridge writes nothing there any more.
 
 docs/opendaylight.md has the commands.`,
 		Example: `  coe-bridge convert --to odl --ovn-nb unix:/run/ovn/ovnnb_db.sock --odl-url http://192.168.33.5:8181 --odl-auth-file odl.auth

@@ -39,12 +39,7 @@ func (l *Lab) StartBridgeOn(ctx context.Context, isolation string, backends ...s
 	argv := []string{l.program(), "serve", "--listen", strings.TrimPrefix(l.URL(), "http://"), "--auth-file", l.users.file(),
 		"--data-dir", l.users.path("data"), "--isolation", isolation, "--service-network", "10.96.0.0/16", "--address-reuse-delay", "10s",
 		"--backend", strings.Join(backends, ",")}
-	if slices.Contains(backends, OVN) {
-		argv = append(argv, "--ovn-nb", l.NB.Remote)
-	}
-	if slices.Contains(backends, OpenDaylight) {
-		argv = append(argv, "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller())
-	}
+	argv = append(argv, l.reach(backends)...)
 	var err error
 	l.Bridge, err = l.Launch(ctx, ovnhost.Command{
 		Name: "coe-bridge", Pod: ovnhost.CentralNamespace, Argv: argv,
@@ -54,6 +49,23 @@ func (l *Lab) StartBridgeOn(ctx context.Context, isolation string, backends ...s
 		},
 	})
 	return err
+}
+
+// reach returns the flags that say how backends are reached.
+func (l *Lab) reach(backends []string) (flags []string) {
+	if slices.Contains(backends, OVN) {
+		flags = append(flags, "--ovn-nb", l.NB.Remote)
+	}
+	if slices.Contains(backends, OpenDaylight) {
+		flags = append(flags, "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller())
+	}
+	return flags
+}
+
+// Convert returns what coe-bridge convert says about a move of all nodes to a backend.
+func (l *Lab) Convert(ctx context.Context, to string) (string, error) {
+	argv := append([]string{l.program(), "convert", "--to", to}, l.reach([]string{OVN, OpenDaylight})...)
+	return l.Exec(ctx, ovnhost.CentralNamespace, argv...)
 }
 
 // Ask runs a client command of coe-bridge, and returns its output.
