@@ -36,6 +36,10 @@ func Convert(from, to Side) *Conversion {
 	})
 	there := maps.Clone(to.Model)
 	maps.DeleteFunc(there, func(k netvirt.Key, _ netvirt.Object) bool { return !from.Kinds.Has(k.Kind) })
+	if from.Limits.NodesBalance != to.Limits.NodesBalance {
+		withoutNodePorts(want)
+		withoutNodePorts(there)
+	}
 	if from.Limits.NoDHCP || to.Limits.NoDHCP {
 		withoutDHCP(want)
 		withoutDHCP(there)
@@ -47,6 +51,11 @@ func Convert(from, to Side) *Conversion {
 		}
 	}
 	return c
+}
+
+// withoutNodePorts removes the ports of nodes in elan-instances. A backend whose nodes lead pods to services has others.
+func withoutNodePorts(m netvirt.Model) {
+	maps.DeleteFunc(m, func(k netvirt.Key, _ netvirt.Object) bool { return k.Kind == netvirt.KindNodePort })
 }
 
 func withoutDHCP(m netvirt.Model) {

@@ -9,14 +9,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
 
-// TestConvert leaves out DHCP of interfaces and the ports of nodes, because only one backend has a form for them.
+// TestConvert leaves out DHCP of interfaces, and the ports of nodes in elan-instances, which only one backend has without isolation.
 func TestConvert(t *testing.T) {
-	kinds := func(k netvirt.Kind) netvirt.KindSet { return netvirt.NewKindSet(netvirt.KindInterface, k) }
+	kinds := func(more ...netvirt.Kind) netvirt.KindSet {
+		return netvirt.NewKindSet(append(more, netvirt.KindInterface, netvirt.KindNodePort)...)
+	}
 	front := netvirt.Interface{Name: "web:front", Namespace: "web", Pod: "front"}
 	offered := front
 	offered.DHCP = true
 	ovn := plan.Side{Kinds: kinds(netvirt.KindSubnet), Model: netvirt.Model{}}
-	odl := plan.Side{Kinds: kinds(netvirt.KindNodePort), Model: netvirt.Model{}, Limits: netvirt.Limits{NoDHCP: true}}
+	odl := plan.Side{Kinds: kinds(), Model: netvirt.Model{}, Limits: netvirt.Limits{NoDHCP: true, NodesBalance: true}}
 	subnet, port := netvirt.Subnet{ELAN: "web"}, netvirt.NodePort{}
 	ovn.Model[offered.Key()], ovn.Model[subnet.Key()] = offered, subnet
 	odl.Model[port.Key()] = port
