@@ -93,7 +93,7 @@ func (w *moving) openBank(h *ovnhost.Host, backend string, n int) {
 	former := w.bank
 	w.bank = nil
 	for i, name := range []string{"vault", "clerk"} {
-		w.bank = append(w.bank, w.plug(pod(n+i, "default", fmt.Sprintf("%s-%d", name, n+i), h.Name)))
+		w.bank = append(w.bank, w.open(pod(n+i, "default", fmt.Sprintf("%s-%d", name, n+i), h.Name)))
 		w.guarded(w.on(h)[:1], backend)
 	}
 	w.remove(former)
@@ -149,7 +149,7 @@ func (w *moving) testDrainedMove(d direction) {
 		w.t.Logf("%s was drained in %.1f s and moved in %.1f s", h.Name, drained.Seconds(), moved.Seconds())
 		w.end(asks)
 	}
-	w.pods = append(w.pods, w.plug(pod(30, "shop", "last", "host2")))
+	w.pods = append(w.pods, w.open(pod(30, "shop", "last", "host2")))
 	w.reachAll()
 	for _, p := range w.pods {
 		w.both(p.String(), page, w.serving())
@@ -165,7 +165,7 @@ func (w *moving) drain(h, to *ovnhost.Host, n int) {
 	w.pods = w.on(to)
 	for i, p := range leave {
 		name, _, _ := strings.Cut(p.Name, "-")
-		w.pods = append(w.pods, w.plug(pod(n+i, p.Namespace, fmt.Sprintf("%s-%d", name, n+i), to.Name)))
+		w.pods = append(w.pods, w.open(pod(n+i, p.Namespace, fmt.Sprintf("%s-%d", name, n+i), to.Name)))
 	}
 	w.applyService()
 	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
@@ -270,12 +270,10 @@ func (a *asking) end() (answers int, gap time.Duration) {
 	return a.answers, max(a.gap, time.Since(a.last))
 }
 
-// plug plugs a pod in that says who it is.
-func (w *moving) plug(p odlpods.Pod) odlpods.Plugged {
+// open plugs a pod in that says who it is.
+func (w *moving) open(p odlpods.Pod) odlpods.Plugged {
 	w.t.Helper()
-	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
-	plugged, err := w.lab.Plug(w.t.Context(), p)
-	require.NoError(w.t, err)
+	plugged := w.plug(p)
 	w.serve(p.String(), podPort)
 	return plugged
 }

@@ -52,6 +52,9 @@ func newMoving(t *testing.T) *moving {
 // longestGap is the longest time for which pods on a host may lose packets while another one is moved.
 const longestGap = 5 * time.Second
 
+// plugWithin bounds the attempts to plug a pod in.
+const plugWithin = 4 * time.Minute
+
 // moving is a lab whose hosts are moved between backends.
 type moving struct {
 	world
@@ -72,13 +75,10 @@ func (w *moving) testBefore(backend string) {
 	if backend == odlpods.OpenDaylight {
 		require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
 	}
-	for i, p := range []odlpods.Pod{
+	for _, p := range []odlpods.Pod{
 		pod(1, "web", "front", "host1"), pod(2, "shop", "cart", "host1"), pod(3, "web", "back", "host2"), pod(4, "shop", "till", "host2"),
 	} {
-		require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
-		plugged, err := w.lab.Plug(w.t.Context(), p)
-		require.NoError(w.t, err, "pod %d", i)
-		w.pods = append(w.pods, plugged)
+		w.pods = append(w.pods, w.plug(p))
 	}
 	w.reachAll()
 }
@@ -185,4 +185,15 @@ func (w *moving) toOVN(h *ovnhost.Host) {
 		return err
 	}))
 	require.NoError(w.t, h.Controller.Start(w.t.Context()))
+}
+
+// plug plugs a pod in, as runtimes do: a call that fails is repeated.
+func (w *moving) plug(p odlpods.Pod) odlpods.Plugged {
+	w.t.Helper()
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), p))
+	ctx, cancel := context.WithTimeout(w.t.Context(), plugWithin)
+	defer cancel()
+	plugged, err := w.lab.Retry(ctx, p, func(err error) { w.t.Logf("again: %v", err) })
+	require.NoError(w.t, err)
+	return plugged
 }
