@@ -187,4 +187,10 @@ func TestRefusals(t *testing.T) {
 		_, err := run(t, sheet, "apply", "-f", "-", "--server", server.URL, "--timeout", "200ms")
 		require.Error(t, err)
 	})
+	t.Run("an answer after the timeout", func(t *testing.T) {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }))
+		defer server.Close()
+		_, err := run(t, sheet, "apply", "-f", "-", "--server", server.URL, "--timeout", "1ns")
+		require.Error(t, err)
+	})
 }
