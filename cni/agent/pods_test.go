@@ -203,8 +203,12 @@ func (w *world) testSwitchRestarts(pods ...*sandbox) {
 	for _, p := range []interface{ Kill() error }{host.VSwitchd, host.Controller, host.OVSDB} {
 		require.NoError(w.t, p.Kill())
 	}
-	_, err := pods[0].invoke(w.t.Context(), invoke{command: "STATUS"})
-	require.EqualValues(w.t, types.ErrLimitedConnectivity, code(err))
+	await(w.t, "STATUS says that the switch is away", func() error {
+		if _, err := pods[0].invoke(w.t.Context(), invoke{command: "STATUS"}); code(err) != uint(types.ErrLimitedConnectivity) {
+			return fmt.Errorf("it says %w", err)
+		}
+		return nil
+	})
 	require.NoError(w.t, host.OVSDB.Start(w.t.Context()))
 	require.NoError(w.t, host.VSwitchd.Start(w.t.Context()))
 	require.NoError(w.t, host.Controller.Start(w.t.Context()))

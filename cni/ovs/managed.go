@@ -220,7 +220,7 @@ func (s *Switch) programmed(one *session) error {
 		return err
 	}
 	var rows []*vswitch.Controller
-	if err := one.client.List(context.Background(), &rows); err != nil {
+	if err := one.client.List(local, &rows); err != nil {
 		return fmt.Errorf("list controllers: %w", err)
 	}
 	if !slices.ContainsFunc(rows, func(row *vswitch.Controller) bool {
@@ -234,7 +234,7 @@ func (s *Switch) programmed(one *session) error {
 // managers reads the managers from the local copy.
 func (o *session) managers() ([]*vswitch.Manager, error) {
 	var rows []*vswitch.Manager
-	if err := o.client.List(context.Background(), &rows); err != nil {
+	if err := o.client.List(local, &rows); err != nil {
 		return nil, fmt.Errorf("list managers: %w", err)
 	}
 	return rows, nil

@@ -271,3 +271,30 @@ func TestSettings(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, userspace)
 }
+
+// TestReadyAtTheEndOfAConnection: who asks when the connection ends gets an answer, and does not wait for a connection that is gone.
+func TestReadyAtTheEndOfAConnection(t *testing.T) {
+	n := newNode(t, ovs.OVN)
+	for range 10 {
+		require.Eventually(t, func() bool { return n.Ready() == nil }, patience.Patience, 10*time.Millisecond)
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			var asking sync.WaitGroup
+			for range 8 {
+				asking.Go(func() {
+					for n.Ready() == nil { //nolint:revive // it asks all the time
+					}
+				})
+			}
+			asking.Wait()
+		}()
+		require.NoError(t, n.host.OVSDB.Kill())
+		select {
+		case <-answered:
+		case <-time.After(patience.Patience):
+			require.Fail(t, "Ready has not answered")
+		}
+		require.NoError(t, n.host.OVSDB.Start(t.Context()))
+	}
+}

@@ -306,7 +306,7 @@ func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid
 		return ""
 	}
 	port := &vswitch.Port{Name: name}
-	if err := o.client.Get(context.Background(), port); err != nil {
+	if err := o.client.Get(local, port); err != nil {
 		return ""
 	}
 	return port.UUID

@@ -103,10 +103,18 @@ func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb
 	return results, nil
 }
 
+// local is the context of reads of the local copy. It has ended, so they never wait: libovsdb can wait without end for the copy of a
+// connection that ends at this moment.
+var local = func() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}()
+
 // bridge reads a bridge from the local copy.
 func (o *session) bridge(name string) (*vswitch.Bridge, error) {
 	b := &vswitch.Bridge{Name: name}
-	if err := o.client.Get(context.Background(), b); err != nil {
+	if err := o.client.Get(local, b); err != nil {
 		return nil, fmt.Errorf("find bridge %s on the switch: %w", name, err)
 	}
 	return b, nil
@@ -115,7 +123,7 @@ func (o *session) bridge(name string) (*vswitch.Bridge, error) {
 // root reads the single row of Open_vSwitch from the local copy.
 func (o *session) root() (*vswitch.OpenvSwitch, error) {
 	var rows []*vswitch.OpenvSwitch
-	if err := o.client.List(context.Background(), &rows); err != nil {
+	if err := o.client.List(local, &rows); err != nil {
 		return nil, fmt.Errorf("read Open_vSwitch: %w", err)
 	}
 	if len(rows) != 1 {
@@ -127,7 +135,7 @@ func (o *session) root() (*vswitch.OpenvSwitch, error) {
 // iface reads an interface from the local copy; nil if there is none.
 func (o *session) iface(name string) (*vswitch.Interface, error) {
 	row := &vswitch.Interface{Name: name}
-	err := o.client.Get(context.Background(), row)
+	err := o.client.Get(local, row)
 	if errors.Is(err, client.ErrNotFound) {
 		return nil, nil
 	}
