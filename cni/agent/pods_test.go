@@ -204,7 +204,7 @@ func (w *world) testSwitchRestarts(pods ...*sandbox) {
 		require.NoError(w.t, p.Kill())
 	}
 	await(w.t, "STATUS says that the switch is away", func() error {
-		if _, err := pods[0].invoke(w.t.Context(), invoke{command: "STATUS"}); code(err) != uint(types.ErrLimitedConnectivity) {
+		if _, err := pods[0].invoke(w.t.Context(), invoke{command: "STATUS"}); code(err) != types.ErrLimitedConnectivity {
 			return fmt.Errorf("it says %w", err)
 		}
 		return nil

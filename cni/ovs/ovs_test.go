@@ -283,7 +283,7 @@ func TestReadyAtTheEndOfAConnection(t *testing.T) {
 			var asking sync.WaitGroup
 			for range 8 {
 				asking.Go(func() {
-					for n.Ready() == nil { //nolint:revive // it asks all the time
+					for n.Ready() == nil { // it asks all the time
 					}
 				})
 			}
