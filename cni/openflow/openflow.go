@@ -227,7 +227,7 @@ func (c *Conn) Flows(ctx context.Context, table byte, m Match) (all []Flow, err 
 const allTables = 0xff
 
 // Age returns for how long the switch has got no flow: the age of its youngest one. A flow that is written again as it is counts as new.
-// It leaves out flows with a timeout, because the switch can learn them. Those of table 0 count only if there are no others: OpenDaylight
+// It leaves out flows with a timeout, because the switch can learn them. Flows of table 0 count only if there are no others: OpenDaylight
 // writes the flow of a tunnel again each time when the tunnel is up, and the flows of a port are also in other tables. Without flows the
 // age is the longest duration.
 func (c *Conn) Age(ctx context.Context) (time.Duration, error) {
