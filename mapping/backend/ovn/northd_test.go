@@ -126,8 +126,14 @@ func TestNorthdComputesLittle(t *testing.T) {
 func (n *northd) flows(m netvirt.Model) int {
 	n.t.Helper()
 	n.write(m)
-	out, err := n.lab.SBCtl(n.t.Context(), "--bare", "--columns=_uuid", "list", "Logical_Flow")
-	require.NoError(n.t, err)
+	return logicalFlows(n.t, n.lab)
+}
+
+// logicalFlows returns the number of logical flows in the southbound database.
+func logicalFlows(t testing.TB, lab *ovnhost.Lab) int {
+	t.Helper()
+	out, err := lab.SBCtl(t.Context(), "--bare", "--columns=_uuid", "list", "Logical_Flow")
+	require.NoError(t, err)
 	return len(strings.Fields(out))
 }
 

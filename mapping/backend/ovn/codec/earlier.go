@@ -10,15 +10,15 @@ import (
 
 // Renewed returns the row that takes the place of a row of an earlier release. Both hold the same object. It is not ok for any other row:
 //
+//   - Until decision 95 the port of a pod whose address is outside its subnet had no option that OVN answers no ARP requests for it.
 //   - Until decision 94 the port of a pod, and in LayoutNode the rows of an elan-instance and a subnet, had all pairs in external_ids.
 //   - Until decision 90 an elan-instance and a vpn-instance of LayoutNode were a Port_Group.
 func (c Codec) Renewed(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
 	switch row := r.Value.(type) {
 	case *nb.LogicalSwitchPort:
-		if head.Kind == netvirt.KindInterface && row.ExternalIDs[idPod] != "" { // a quick test
-			short := *row
-			short.ExternalIDs, ok = abridged(row.ExternalIDs, impliedByPort(head, row))
-			return ovsdb.Row{Table: r.Table, Value: &short}, ok
+		if head.Kind == netvirt.KindInterface {
+			short, ok := renewedPort(head, row)
+			return ovsdb.Row{Table: r.Table, Value: short}, ok
 		}
 	case *nb.DHCPOptions:
 		short := *row
@@ -30,6 +30,25 @@ func (c Codec) Renewed(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
 		}
 	}
 	return ovsdb.Row{}, false
+}
+
+// renewedPort returns the port of a pod in the form of this release. ok reports whether the row had another one.
+func renewedPort(head netvirt.Key, row *nb.LogicalSwitchPort) (now *nb.LogicalSwitchPort, ok bool) {
+	_, hasOption := row.Options[optionUnasked]
+	hasOption = hasOption || !unasked(adjacenciesIn(row.ExternalIDs))
+	hasPairs := row.ExternalIDs[idPod] != "" // a quick test
+	if hasOption && !hasPairs {
+		return nil, false
+	}
+	short := *row
+	if hasPairs {
+		short.ExternalIDs, ok = abridged(row.ExternalIDs, impliedByPort(head, row))
+	}
+	if !hasOption {
+		short.Options, ok = maps.Clone(row.Options), true
+		short.Options[optionUnasked] = "true"
+	}
+	return &short, ok
 }
 
 // abridged returns ids without the pairs that are implied; ok reports whether it had some.

@@ -22,6 +22,7 @@ func FuzzPortIDs(f *testing.F) {
 	f.Add(name+":i-uid", "default", "web", "pod-uid", "i-uid", netvirt.PortName(name+":i-uid", "pod-uid"), "default", elan, "", mac, mac, byte(1))
 	f.Add("no colon", "", "a pod", "", "uid", "", "a vpn", "an elan", "a node", "", mac, byte(2))
 	f.Add(name, "other", "db", "x", "", "tap", "", elan, "node1", mac, "other mac", byte(3))
+	f.Add(name, "default", "web", "pod-uid", "pod-uid", netvirt.PortName(name, "pod-uid"), "default", elan, "node1", mac, mac, byte(128))
 	f.Add("::", "", "", "", "", "", "", "", "", mac, "", byte(5))
 	f.Fuzz(func(t *testing.T, name, namespace, pod, podUID, uid, parent, vpn, elan, chassis, mac, otherMAC string, how byte) {
 		mac, otherMAC = strings.ReplaceAll(mac, " ", ""), strings.ReplaceAll(otherMAC, " ", "")
@@ -41,12 +42,13 @@ func FuzzPortIDs(f *testing.F) {
 			if how&(16<<i) == 0 {
 				m.Add(netvirt.Adjacency{
 					Interface: name, Namespace: namespace, Address: a, MAC: mac, ELAN: strings.Repeat(elan, i%2+1),
-					Network: netip.PrefixFrom(a, 8), Gateway: a.Next(),
+					Network: []netip.Prefix{netip.PrefixFrom(a, 8), netip.PrefixFrom(a.Next(), a.BitLen())}[how>>7], Gateway: a.Next(),
 				})
 			}
 		}
 		k := netvirt.Key{Kind: netvirt.KindInterface, Name: name}
-		row := testCodec.Encode(k, m, func(netvirt.Key) netvirt.Object { return nil }).Rows[0]
+		rows := testCodec.Encode(k, m, func(netvirt.Key) netvirt.Object { return nil }).Rows
+		row := rows[slices.IndexFunc(rows, func(r ovsdb.Row) bool { return r.Table.Name == nb.LogicalSwitchPortTable })]
 		decoded := func(r ovsdb.Row) netvirt.Model {
 			all := netvirt.Model{}
 			all.Add(testCodec.Decode(k, r)...)
@@ -61,6 +63,8 @@ func FuzzPortIDs(f *testing.F) {
 		p, _ := newPort(m)
 		earlier := *row.Value.(*nb.LogicalSwitchPort)
 		earlier.ExternalIDs = testCodec.portIDs(k, p)
+		earlier.Options = maps.Clone(earlier.Options)
+		delete(earlier.Options, optionUnasked)
 		now, ok := testCodec.Renewed(k, ovsdb.Row{Table: row.Table, Value: &earlier})
 		require.True(t, ok)
 		if noneIsMissing := !slices.Contains(slices.Collect(maps.Values(row.ExternalIDs())), ""); noneIsMissing {

@@ -75,6 +75,9 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	if p.elan.Chassis != "" {
 		lsp.Options["requested-chassis"] = p.elan.Chassis
 	}
+	if unasked(p.adjacencies) {
+		lsp.Options[optionUnasked] = "true"
+	}
 	lsp.ExternalIDs = c.portIDs(k, p)
 	abridge(lsp.ExternalIDs, impliedByPort(k, lsp))
 	for _, a := range p.adjacencies {
@@ -89,6 +92,17 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
 	c.join(set, lsp.UUID, p, look)
+}
+
+// optionUnasked is the option of a port for whose addresses OVN answers no ARP requests and no neighbour solicitations. They reach the pod, which
+// answers itself. OVN before 24.09 ignores the option.
+const optionUnasked = "disable_arp_nd_rsp"
+
+// unasked reports whether nobody on the switch of a port looks for its MAC address, because all its addresses are outside of their subnets:
+// other pods reach them by their gateway, and the router has the MAC addresses in its flows. Only a pod that has the subnet of its node by DHCP
+// asks, and gets the answer of the pod.
+func unasked(all []netvirt.Adjacency) bool {
+	return len(all) > 0 && !slices.ContainsFunc(all, func(a netvirt.Adjacency) bool { return a.Network.Contains(a.Address) })
 }
 
 // dhcp lets DHCP offer the port's first address of each family, if the address is in its
@@ -246,17 +260,27 @@ func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 				objects = append(objects, netvirt.MACEntry{Interface: k.Name, Namespace: namespace, MAC: value, Address: a})
 			}
 		}
+	}
+	for _, a := range adjacenciesIn(ids) {
+		a.Interface, a.Namespace = k.Name, namespace
+		if a.ELAN == ids[idELAN] {
+			a.ELAN = ids[idELAN] // shares the memory
+		}
+		objects = append(objects, a)
+	}
+	return objects
+}
+
+// adjacenciesIn returns the adjacencies in external_ids, without interface and namespace.
+func adjacenciesIn(ids map[string]string) (all []netvirt.Adjacency) {
+	for key, value := range ids {
 		if text, found := strings.CutPrefix(key, idAdjacency); found {
 			if a, ok := parseAdjacency(text, value); ok {
-				a.Interface, a.Namespace = k.Name, namespace
-				if a.ELAN == ids[idELAN] {
-					a.ELAN = ids[idELAN] // shares the memory
-				}
-				objects = append(objects, a)
+				all = append(all, a)
 			}
 		}
 	}
-	return objects
+	return all
 }
 
 func parseAdjacency(address, value string) (netvirt.Adjacency, bool) {
