@@ -10,7 +10,7 @@ import (
 
 // Renewed returns the row that takes the place of a row of an earlier release. Both hold the same object. It is not ok for any other row:
 //
-//   - Until decision 95 the port of a pod whose address is outside its subnet had no option that OVN answers no ARP requests for it.
+//   - Until decision 97 the port of a pod whose address is outside its subnet had no option that OVN answers no ARP requests for it.
 //   - Until decision 94 the port of a pod, and in LayoutNode the rows of an elan-instance and a subnet, had all pairs in external_ids.
 //   - Until decision 90 an elan-instance and a vpn-instance of LayoutNode were a Port_Group.
 func (c Codec) Renewed(head netvirt.Key, r ovsdb.Row) (now ovsdb.Row, ok bool) {
