@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // announceEvery is how often the addresses of the node are announced, while the bridge is heard: a neighbour can have learned
@@ -32,15 +33,25 @@ type nic struct {
 	egress map[netip.Addr]netlink.Addr // that it has
 }
 
-// takeEgress takes the egress addresses away that the node does not own, from its NICs.
-func (n *Node) takeEgress(ways []egressWay) (changed bool, err error) {
+// egressAddresses names the egress addresses on NICs among what a check has changed.
+const egressAddresses = "egress addresses"
+
+// takeLost takes the egress addresses away that the node does not own, from its NICs. It comes before everything else, and needs only the
+// kernel: another node may have the address already, and the switch may not answer. It also comes before the rule is gone that keeps the
+// node from answering there.
+func (n *Node) takeLost(part *uplink.Egress) (changed bool, err error) {
+	var w wanted
+	if n.looked && !n.owns || part != nil && w.addEgress(part) != nil { // wanted returns this error
+		return false, nil
+	}
 	err = links.At(n.cfg.Netns, func(h *netlink.Handle) error {
 		nics, at, err := nicsOf(h)
 		if err != nil {
 			return err
 		}
-		owned, _ := ownedOf(ways, at)
+		owned, _ := ownedOf(w.egress, at)
 		changed, err = takeOthers(h, nics, owned)
+		n.looked, n.owns = true, err != nil || len(owned) > 0
 		return err
 	})
 	return changed, err
@@ -82,7 +93,6 @@ func takeOthers(h *netlink.Handle, nics []*nic, owned map[netip.Addr]*nic) (chan
 // the bridge was last heard, zero for not yet: then the node may have lost an address meanwhile. It keeps the address, but neither
 // adds nor announces it, because neighbours would send to this node instead of the new one.
 func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
-	const what = "egress addresses"
 	ports := map[netip.Addr]string{}
 	for _, w := range ways {
 		ports[w.address] = w.port
@@ -96,7 +106,7 @@ func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
 		var owned map[netip.Addr]*nic
 		owned, o.unfit = ownedOf(ways, at)
 		taken, err := takeOthers(h, nics, owned)
-		o.note("", what, taken, err)
+		o.note("", egressAddresses, taken, err)
 		due := time.Since(heard) < freshFor && time.Since(n.announced) >= announceEvery
 		if due {
 			n.announced = time.Now()
@@ -114,20 +124,20 @@ func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
 					failed = fmt.Errorf("add egress address %s to link %s: %w", address, to.Attrs().Name, failed)
 					has--
 				}
-				if o.note(ports[address], what, failed == nil, failed); failed != nil {
+				if o.note(ports[address], egressAddresses, failed == nil, failed); failed != nil {
 					continue
 				}
 			}
 			if !there || due {
 				again = append(again, func() {
-					o.note(ports[address], what, false, links.Announce(n.cfg.Netns, to.Attrs().Name, to.Attrs().HardwareAddr, []netip.Addr{address}))
+					o.note(ports[address], egressAddresses, false, links.Announce(n.cfg.Netns, to.Attrs().Name, to.Attrs().HardwareAddr, []netip.Addr{address}))
 				})
 			}
 		}
 		n.metrics.egressOwned.Set(float64(has))
 		return nil
 	})
-	o.note("", what, false, err)
+	o.note("", egressAddresses, false, err)
 	for _, announce := range again {
 		announce()
 	}

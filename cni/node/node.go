@@ -99,7 +99,7 @@ type Node struct {
 	// announced is when the egress addresses of the node were announced last.
 	announced time.Time
 	owns      bool // a NIC has an egress address
-	looked    bool // for egress addresses of a former process
+	looked    bool // whether a NIC has one of a former process
 	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time

@@ -91,20 +91,16 @@ func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egres
 		o.changes, o.err = n.leave(ctx)
 		return o
 	}
+	o.step("", egressAddresses, func() (bool, error) { return n.takeLost(part) })
 	w, err := n.wanted(ctx, place, part)
 	if err != nil {
-		o.err = fmt.Errorf("determine the node's connection to the pod network: %w", err)
+		o.err = errors.Join(o.err, fmt.Errorf("determine the node's connection to the pod network: %w", err))
 		return o
 	}
 	if w.isolated && w.balances && n.filtersStrictly() {
 		w.unreached = append(w.unreached, "services by endpoints on other nodes: net.ipv4.conf.all.rp_filter is 1, and the node drops their answers; set it to 0")
 	}
 	n.logUnreached(w.unreached)
-	const addresses = "egress addresses"
-	if n.owns || !n.looked { // before the rule that keeps the node from answering
-		o.step("", addresses, func() (bool, error) { return n.takeEgress(w.egress) })
-		n.looked = true
-	}
 	n.join(ctx, w, &o)
 	n.putEgress(w.egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.egress)))

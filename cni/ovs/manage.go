@@ -193,7 +193,7 @@ func (s *Switch) release(ctx context.Context, one *session, from string) ([]ovsd
 		name, _ := row["name"].(string)
 		options, _ := row["options"].(ovsdb.OvsMap)
 		port := &vswitch.Port{Name: name}
-		if from == "" || texts(options)["local_ip"] != from || one.client.Get(ctx, port) != nil {
+		if from == "" || texts(options)["local_ip"] != from || one.client.Get(local, port) != nil {
 			continue
 		}
 		ops = append(ops, mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.UUID)))

@@ -25,7 +25,7 @@ func (s *Switch) NodePorts(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	var rows []*vswitch.Interface
-	if err := one.client.WhereCache(isNode).List(ctx, &rows); err != nil {
+	if err := one.client.WhereCache(isNode).List(local, &rows); err != nil {
 		return nil, fmt.Errorf("list the node's own ports: %w", err)
 	}
 	for _, row := range rows {

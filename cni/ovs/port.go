@@ -164,7 +164,7 @@ func (s *Switch) Ports(ctx context.Context) ([]Port, error) {
 		return nil, err
 	}
 	var rows []*vswitch.Interface
-	if err := one.client.List(ctx, &rows); err != nil {
+	if err := one.client.List(local, &rows); err != nil {
 		return nil, fmt.Errorf("list ports: %w", err)
 	}
 	var ports []Port
@@ -186,7 +186,7 @@ func (s *Switch) Find(ctx context.Context, of Attachment) (p Port, ok bool, err 
 	}
 	var rows []*vswitch.Interface
 	is := func(row *vswitch.Interface) bool { return isOf(row.ExternalIDs, of) }
-	if err := one.client.WhereCache(is).List(ctx, &rows); err != nil {
+	if err := one.client.WhereCache(is).List(local, &rows); err != nil {
 		return Port{}, false, fmt.Errorf("find port of container %s: %w", of.Container, err)
 	}
 	if len(rows) == 0 {
