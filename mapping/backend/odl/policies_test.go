@@ -71,6 +71,32 @@ func TestDamagedPolicies(t *testing.T) {
 	}
 }
 
+// TestOpenListFails: an interface waits for the list that permits everything in the direction in which it is not isolated. If the controller fails
+// at the list, the write fails, whatever the answer is, and the next one writes both.
+func TestOpenListFails(t *testing.T) {
+	const lists, interfaces = "ietf-access-control-list:access-lists", "ietf-interfaces:interfaces"
+	open := netvirtjson.GroupID(netvirt.ACL{Name: "open:egress"}.Key())
+	for _, status := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusInternalServerError} {
+		t.Run(http.StatusText(status), func(t *testing.T) {
+			b, f := start(t, odlfake.Oxygen)
+			want, list := withPolicies()
+			f.Break(refuse(status, `"acl-name":"`+open+`"`))
+			for range 4 {
+				have, err := b.Read(t.Context())
+				require.NoError(t, err)
+				err = b.Write(t.Context(), netvirt.Diff(have, want))
+				require.Error(t, err)
+				require.NotErrorIs(t, err, netvirt.ErrRejected)
+				require.NotNil(t, f.Entry(lists, "acl", list))
+				require.Nil(t, f.Entry(interfaces, "interface", "web:pod-1"))
+			}
+			f.Break(nil)
+			write(t, b, want)
+			require.NotNil(t, f.Entry(lists, "acl", open))
+		})
+	}
+}
+
 // TestDependents: a change of a remote group changes the lists that name it, and a change of the direction in which an ACL isolates
 // changes its members.
 func TestDependents(t *testing.T) {

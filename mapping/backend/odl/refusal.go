@@ -12,10 +12,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
-// reject records that the controller will never accept the changes of an operation.
+// reject records that the controller will never accept the changes of an operation. If the operation makes no changes of the model, as that of a
+// list that permits everything, the write fails: the interfaces that name the list wait for it.
 func (w *write) reject(o *codec.Operation, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if len(o.Keys()) == 0 {
+		w.refused[o.Head()] = true
+		w.failed = append(w.failed, failure{o, err})
+		return
+	}
 	for _, k := range o.Keys() {
 		w.refused[k] = true
 		if !slices.Contains(w.rejected.Keys, k) {
@@ -152,6 +158,9 @@ func (w *write) probe(ctx context.Context) error {
 // countsAsRefused reports whether so many writes have failed at an entry that the controller refuses it. A conflict with another
 // transaction ends with that, so it must also have lasted.
 func (w *write) countsAsRefused(f failure) bool {
+	if len(f.operation.Keys()) == 0 {
+		return false
+	}
 	count := w.backend.failures[placeOf(f.operation)]
 	var answer *controller.AnswerError
 	if errors.As(f.err, &answer) && answer.Status == http.StatusConflict && count.last.Sub(count.first) < w.cfg.Conflict {

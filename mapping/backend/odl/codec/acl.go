@@ -146,8 +146,19 @@ func permitRule(id string, o netvirt.ACE, p netvirt.PortRange, remote netip.Pref
 // Netvirt denies both directions of an interface with port security. So there are two lists that
 // are not in the model and permit everything in one direction. An interface that is isolated in
 // the other direction only has one of them.
-func openID(d netvirt.Direction) string {
-	return netvirtjson.GroupID(netvirt.ACL{Name: "open:" + string(d)}.Key())
+func openID(d netvirt.Direction) string { return netvirtjson.GroupID(openKey(d)) }
+
+// openKey returns the key by which operations refer to such a list. No object has it.
+func openKey(d netvirt.Direction) netvirt.Key { return netvirt.ACL{Name: "open:" + string(d)}.Key() }
+
+// openLists returns the keys of the lists that permit everything, as far as the interface names them.
+func (e *IETFInterface) openLists() (keys []netvirt.Key) {
+	for _, id := range e.Groups {
+		if d, ok := openDirection(id); ok {
+			keys = append(keys, openKey(d))
+		}
+	}
+	return keys
 }
 
 // openDirection returns the direction of a list, if it is such a list.

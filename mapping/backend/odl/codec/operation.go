@@ -100,7 +100,7 @@ func (m *Mirror) openLists(of []*Operation) (all []*Operation) {
 			return ok && slices.Contains(e.Groups, want.Name)
 		}
 		if have := m.At(u)[AccessLists]; (have == nil || !Same(have, want)) && slices.ContainsFunc(of, names) {
-			all = append(all, &Operation{Unit: u, List: AccessLists, Entry: want, There: have != nil})
+			all = append(all, &Operation{Unit: u, List: AccessLists, Entry: want, There: have != nil, of: openKey(d)})
 		}
 	}
 	return all
@@ -170,6 +170,9 @@ func (m *Mirror) encodeDraft(lists *[ListCount][]*Operation, d *draft) error {
 			if OfNode(k.Kind) && l != Interfaces {
 				o.Refs = append(o.Refs, k)
 			}
+		}
+		if e, ok := want[l].(*IETFInterface); ok {
+			o.Refs = append(o.Refs, e.openLists()...)
 		}
 		if l == AccessLists {
 			o.of = listObject(cmp.Or(want[l], d.have[l])).Key()
