@@ -36,9 +36,9 @@ type nic struct {
 // egressAddresses names the egress addresses on NICs among what a check has changed.
 const egressAddresses = "egress addresses"
 
-// takeLost takes the egress addresses away that the node does not own, from its NICs. It comes before everything else, and needs only the
-// kernel: another node may have the address already, and the switch may not answer. It also comes before the rule is gone that keeps the
-// node from answering there.
+// takeLost takes the egress addresses away that the node does not own, from its NICs. It comes before everything else, and needs only the kernel:
+// another node can have the address already while the switch does not answer. It also comes before join, which removes the rule that keeps the node
+// from answering there.
 func (n *Node) takeLost(part *uplink.Egress) (changed bool, err error) {
 	var w wanted
 	if n.looked && !n.owns || part != nil && w.addEgress(part) != nil { // wanted returns this error
