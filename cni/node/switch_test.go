@@ -35,7 +35,7 @@ func TestLostAddressWithoutSwitch(t *testing.T) {
 		Egress: netip.MustParseAddr(egressAddress), Owner: true,
 	}}}
 	for _, former := range []bool{false, true} { // the address is of this process, or of a former one
-		n.looked = !former
+		n.looked, n.owns = !former, !former
 		var has wanted
 		require.NoError(t, has.addEgress(part))
 		var o outcome
