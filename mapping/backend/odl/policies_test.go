@@ -97,6 +97,41 @@ func TestOpenListFails(t *testing.T) {
 	}
 }
 
+// TestOpenListIsRestored: the list that permits everything in the direction in which an interface is not isolated is restored, if an external
+// writer deletes or changes it, and if no pod changes. A Write of something else restores it too.
+func TestOpenListIsRestored(t *testing.T) {
+	const lists = "ietf-access-control-list:access-lists"
+	open := netvirtjson.GroupID(netvirt.ACL{Name: "open:egress"}.Key())
+	for name, damage := range map[string]func(f *fake){
+		"deleted": func(f *fake) { f.Remove(lists, "acl", open) },
+		"changed": func(f *fake) {
+			e := f.Entry(lists, "acl", open)
+			delete(e, "access-list-entries")
+			f.Set(lists, "acl", open, e)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, f := start(t, odlfake.Oxygen)
+			want, _ := withPolicies()
+			write(t, b, want)
+			whole := f.Entry(lists, "acl", open)
+			damage(f)
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			require.NotEqual(t, want, have)
+			write(t, b, want)
+			require.Equal(t, whole, f.Entry(lists, "acl", open))
+
+			damage(f)
+			_, err = b.Read(t.Context())
+			require.NoError(t, err)
+			podOn(want, "other", "pod-1", 1, 2)
+			require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
+			require.Equal(t, whole, f.Entry(lists, "acl", open))
+		})
+	}
+}
+
 // TestDependents: a change of a remote group changes the lists that name it, and a change of the direction in which an ACL isolates
 // changes its members.
 func TestDependents(t *testing.T) {

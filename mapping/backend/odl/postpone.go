@@ -2,6 +2,8 @@ package odl
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -83,21 +85,33 @@ func (w *write) end() {
 	}
 }
 
-// deferred returns the error that names the changes of postponed operations, with what the datastore has of them.
+// errUsers is the error for postponed operations on entries that use a changed object. The next Read finds the entries damaged.
+var errUsers = errors.New("entries that use changed objects wait until the network has removed deleted ones")
+
+// deferred returns the error that names the changes of postponed operations, with what the datastore has of them. A change of another
+// unit is not one of them: it is made. If nothing else would lead to a unit again, deferred forgets the mirror and returns errUsers.
 func (w *write) deferred() error {
 	if len(w.late) == 0 {
 		return nil
 	}
-	have := map[netvirt.Key]netvirt.Object{}
+	have, again := map[netvirt.Key]netvirt.Object{}, map[codec.Unit]bool{}
 	for _, o := range w.late {
 		objects := netvirt.Model{}
 		objects.Add(w.mirror.Decode(o.Unit, w.mirror.At(o.Unit), nil)...)
-		for _, k := range o.Keys() {
+		for _, c := range o.Own() {
+			k := c.Key()
 			have[k] = objects[k]
+			if objects[k] != c.New {
+				again[o.Unit] = true
+			}
 			if objects[k] != nil {
 				w.mirror.Learn(netvirt.Change{New: objects[k]}) // operations has learnt the change
 			}
 		}
+	}
+	if slices.ContainsFunc(w.late, func(o *codec.Operation) bool { return !again[o.Unit] }) {
+		w.backend.mirror = nil
+		return fmt.Errorf("write to OpenDaylight: %w", errUsers)
 	}
 	return &netvirt.DeferredError{Have: have}
 }
@@ -225,13 +239,15 @@ func (w *write) renewed(ctx context.Context, l int, change, create []*codec.Oper
 	for _, o := range change {
 		w.mu.Lock()
 		p, waited := w.backend.postponed[placeOf(o)]
-		delete(w.backend.postponed, placeOf(o))
 		w.mu.Unlock()
 		if !waited || w.begun.Sub(p.last) > forgetAfter {
 			changed = append(changed, o)
 			continue
 		}
 		end, err := w.erase(ctx, o)
+		if end == stays {
+			w.noteRemoval(o) // it still waits
+		}
 		if err != nil {
 			return nil, nil, err
 		}

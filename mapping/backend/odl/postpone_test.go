@@ -1,6 +1,7 @@
 package odl_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -136,6 +138,106 @@ func TestWantedAgain(t *testing.T) {
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
 	require.Equal(t, []string{http.MethodDelete, http.MethodPost}, order)
 	agree(t, b, want)
+}
+
+// TestWantedAgainFails: if the controller fails at the deletion of an interface that is wanted again, the next Write deletes it before it
+// is created.
+func TestWantedAgainFails(t *testing.T) {
+	b, f := start(t, odlfake.Oxygen)
+	was := podsOf("a", "b")
+	write(t, b, was)
+	var isThere, fails atomic.Bool
+	isThere.Store(true)
+	fails.Store(true)
+	var order []string
+	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		path := r.URL.Path
+		switch {
+		case isThere.Load() && strings.Contains(path, "elan-state"):
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"elan":[{"name":"192.168.33.10:b","elan-interfaces":["b:pod-1"]}]}`)
+			return true
+		case r.Method == http.MethodDelete && strings.Contains(path, "ietf-interfaces") && fails.Load():
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return true
+		case r.Method != http.MethodGet && strings.Contains(path, "ietf-interfaces"):
+			order = append(order, r.Method)
+		}
+		return false
+	})
+	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, podsOf("a")))))
+	isThere.Store(false)
+	want := podsOf("a", "b")
+	for k, o := range want {
+		if i, is := o.(netvirt.Interface); is && i.Name == "b:pod-1" {
+			i.PodUID = "another"
+			want[k] = i
+		}
+	}
+	again := func() error {
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		return b.Write(t.Context(), netvirt.Diff(have, want))
+	}
+	require.Error(t, again())
+	require.Empty(t, order)
+	fails.Store(false)
+	require.NoError(t, again())
+	require.Equal(t, []string{http.MethodDelete, http.MethodPost}, order)
+	agree(t, b, want)
+}
+
+// TestUsersWait: if the entry of an interface waits for its deletion, a change of an ACL that it uses is made. Write does not report that the
+// controller has no such ACL. If it reports no change of the interface either, it fails, and the caller reads again.
+func TestUsersWait(t *testing.T) {
+	with := func(namespaces []string, isolates netvirt.Direction) netvirt.Model {
+		m := podsOf(namespaces...)
+		m.Add(netvirt.ACL{Name: "b:isolated", Namespace: "b", Isolates: isolates})
+		if len(namespaces) > 1 {
+			m.Add(netvirt.InterfaceACL{Interface: "b:pod-1", Namespace: "b", SecurityGroups: "b:isolated"})
+		}
+		return m
+	}
+	both, one := []string{"a", "b"}, []string{"a"}
+	acl, pod := netvirt.ACL{Name: "b:isolated"}.Key(), netvirt.Interface{Name: "b:pod-1"}.Key()
+	begin := func(t *testing.T) (b *odl.Backend, gone func()) {
+		b, f := start(t, odlfake.Oxygen)
+		write(t, b, with(both, netvirt.Ingress))
+		f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "elan-state") {
+				return false
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprint(w, `{"elan":[{"name":"192.168.33.10:b","elan-interfaces":["b:pod-1"]}]}`)
+			return true
+		})
+		return b, func() { f.Break(nil) }
+	}
+	t.Run("with the deletion", func(t *testing.T) {
+		b, gone := begin(t)
+		var deferred *netvirt.DeferredError
+		require.ErrorAs(t, b.Write(t.Context(), netvirt.Diff(with(both, netvirt.Ingress), with(one, netvirt.Egress))), &deferred)
+		require.Contains(t, deferred.Have, pod)
+		require.NotContains(t, deferred.Have, acl)
+		gone()
+		write(t, b, with(one, netvirt.Egress))
+	})
+	t.Run("after the deletion", func(t *testing.T) {
+		b, gone := begin(t)
+		require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(with(both, netvirt.Ingress), with(one, netvirt.Ingress)))))
+		err := b.Write(t.Context(), netvirt.Diff(with(one, netvirt.Ingress), with(one, netvirt.Egress)))
+		var deferred *netvirt.DeferredError
+		require.Error(t, err)
+		require.False(t, errors.As(err, &deferred), err)
+		want := with(one, netvirt.Egress)
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want[acl], have[acl])
+		require.ErrorAs(t, b.Write(t.Context(), netvirt.Diff(have, want)), &deferred)
+		require.Contains(t, deferred.Have, pod)
+		gone()
+		write(t, b, want)
+	})
 }
 
 // TestNodePortWithoutELANInterface: a port of a node whose elan-interface is missing differs from the wanted one, and is restored.

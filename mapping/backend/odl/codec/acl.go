@@ -146,7 +146,11 @@ func permitRule(id string, o netvirt.ACE, p netvirt.PortRange, remote netip.Pref
 // Netvirt denies both directions of an interface with port security. So there are two lists that
 // are not in the model and permit everything in one direction. An interface that is isolated in
 // the other direction only has one of them.
-func openID(d netvirt.Direction) string { return netvirtjson.GroupID(openKey(d)) }
+func openID(d netvirt.Direction) string { return openIDs[d] }
+
+var openIDs = map[netvirt.Direction]string{
+	netvirt.Ingress: netvirtjson.GroupID(openKey(netvirt.Ingress)), netvirt.Egress: netvirtjson.GroupID(openKey(netvirt.Egress)),
+}
 
 // openKey returns the key by which operations refer to such a list. No object has it.
 func openKey(d netvirt.Direction) netvirt.Key { return netvirt.ACL{Name: "open:" + string(d)}.Key() }
@@ -159,6 +163,14 @@ func (e *IETFInterface) openLists() (keys []netvirt.Key) {
 		}
 	}
 	return keys
+}
+
+// lacksOpenList reports whether the interface names a list that permits everything and is not as it must be.
+func (c *codec) lacksOpenList(e *IETFInterface) bool {
+	return slices.ContainsFunc(e.Groups, func(id string) bool {
+		d, ok := openDirection(id)
+		return ok && !c.open[d]
+	})
 }
 
 // openDirection returns the direction of a list, if it is such a list.
@@ -306,7 +318,8 @@ func interfaceACLOf(e *IETFInterface) (o netvirt.InterfaceACL, ok bool) {
 }
 
 // dependsOn returns the keys of the ACLs and RemoteGroups whose content decides on an entry of another
-// unit: an interface depends on its own, and a list on the RemoteGroups of its rules.
+// unit: an interface depends on its own, and a list on the RemoteGroups of its rules. An interface also depends on the lists that permit
+// everything, as far as it names them.
 func dependsOn(e Entry) (keys []netvirt.Key) {
 	switch e := e.(type) {
 	case *IETFInterface:
@@ -317,6 +330,7 @@ func dependsOn(e Entry) (keys []netvirt.Key) {
 		for _, name := range o.RemoteGroups.All() {
 			keys = append(keys, netvirt.RemoteGroup{Name: name}.Key())
 		}
+		keys = append(keys, e.openLists()...)
 	case *accessList:
 		for _, r := range e.Rules.Rule {
 			if !strings.HasPrefix(r.Name, Mark) {

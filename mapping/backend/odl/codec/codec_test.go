@@ -47,6 +47,9 @@ func encodeAll(t require.TestingT, f Form, model netvirt.Model) *Mirror {
 			m.Put(u, l, again.Own())
 		}
 	}
+	for _, o := range m.openLists(nil) {
+		m.Put(o.Unit, o.List, o.Entry)
+	}
 	m.Subnets = newSubnets(nil) // an empty cache
 	return m
 }

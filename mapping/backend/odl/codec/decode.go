@@ -43,9 +43,12 @@ func (c *codec) Decode(u Unit, have Content, objects []netvirt.Object) []netvirt
 }
 
 // damaged replaces the objects of damaged entries: those that the objects are encoded to differ from what the unit has. A port of a
-// node is also damaged if an entry of it is missing.
+// node is also damaged if an entry of it is missing, and an interface if a list that permits everything is missing or changed.
 func (c *codec) damaged(u Unit, have Content, objects []netvirt.Object) []netvirt.Object {
 	again, err := c.Encode(u, objects, have)
+	if e, ok := have[Interfaces].(*IETFInterface); ok && c.lacksOpenList(e) {
+		objects = damage(objects, Interfaces, u)
+	}
 	for l, e := range have {
 		if e != nil && (err != nil || !Same(e, again[l])) || e == nil && again[l] != nil && OfNode(u.Kind) {
 			objects = damage(objects, l, u)

@@ -23,8 +23,10 @@ type codec struct {
 	networks map[netip.Prefix]netvirt.NodeNetwork
 	// acls holds the direction in which an ACL isolates, or none, by name; groups holds the
 	// RemoteGroups by name.
-	acls    map[string]netvirt.Direction
-	groups  map[string]netvirt.RemoteGroup
+	acls   map[string]netvirt.Direction
+	groups map[string]netvirt.RemoteGroup
+	// open holds the directions whose list that permits everything is as it must be.
+	open    map[netvirt.Direction]bool
 	Subnets *subnets
 }
 

@@ -17,7 +17,7 @@ type Mirror struct {
 	units    map[Unit]*Content
 	// byVPN holds elan-instances, by the names that their namespace's vpn-instance may have.
 	byVPN map[string][]string
-	// users holds the units whose entries depend on an ACL or a RemoteGroup.
+	// users holds the units whose entries depend on an ACL or a RemoteGroup, or name a list that permits everything.
 	users map[netvirt.Key]map[Unit]bool
 	// touched holds the value of clock when a unit was last written.
 	touched map[Unit]uint64
@@ -29,7 +29,7 @@ func NewMirror(f Form) *Mirror {
 	m := &Mirror{units: map[Unit]*Content{}, byVPN: map[string][]string{}, users: map[netvirt.Key]map[Unit]bool{}, touched: map[Unit]uint64{}}
 	m.codec = codec{
 		form: f, elans: func(vpn string) []string { return m.byVPN[vpn] }, vpnOf: m.vpnOf,
-		transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, acls: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, Subnets: newSubnets(nil),
+		open: map[netvirt.Direction]bool{}, transits: map[string]string{}, networks: map[netip.Prefix]netvirt.NodeNetwork{}, acls: map[string]netvirt.Direction{}, groups: map[string]netvirt.RemoteGroup{}, Subnets: newSubnets(nil),
 	}
 	return m
 }
@@ -53,11 +53,14 @@ func (m *Mirror) Put(u Unit, l int, e Entry) {
 		m.Join(u.Name, transitOf(e))
 	case netvirt.KindNodeNetwork:
 		m.putNetwork(u, e)
+	case netvirt.KindACL:
+		if d, open := openDirection(u.Name); open {
+			m.open[d] = e != nil && Same(e, openList(d))
+		}
 	}
 }
 
-// use records on which ACLs and RemoteGroups a unit depends, and the content of an ACL or
-// RemoteGroup.
+// use records on which lists a unit depends, and the content of an ACL or RemoteGroup.
 func (m *Mirror) use(u Unit, was, now Entry) {
 	for _, key := range dependsOn(was) {
 		if delete(m.users[key], u); len(m.users[key]) == 0 {

@@ -57,6 +57,18 @@ func (o *Operation) Keys() []netvirt.Key {
 	return all
 }
 
+// Own returns the changes of Keys that change an object of the operation's unit. The operation makes the other changes because the unit
+// uses the changed object.
+func (o *Operation) Own() (own []netvirt.Change) {
+	keys := o.Keys()
+	for _, c := range o.changes {
+		if slices.Contains(keys, c.Key()) && UnitOf(c.Object()) == o.Unit {
+			own = append(own, c)
+		}
+	}
+	return own
+}
+
 // Refusal is an operation whose objects have no encoding.
 type Refusal struct {
 	Operation *Operation
@@ -90,18 +102,19 @@ func (m *Mirror) Operations(changes []netvirt.Change) (lists [ListCount][]*Opera
 	return lists, refused
 }
 
-// openLists returns the operations that write the lists that permit everything, as far as
-// interfaces name them. They are never deleted.
+// openLists returns the operations that write the lists that permit everything, as far as interfaces of the mirror, or of operations,
+// name them. They are never deleted.
 func (m *Mirror) openLists(of []*Operation) (all []*Operation) {
 	for _, d := range []netvirt.Direction{netvirt.Ingress, netvirt.Egress} {
-		u, want := Unit{Kind: netvirt.KindACL, Name: openID(d)}, openList(d)
 		names := func(o *Operation) bool {
 			e, ok := o.Entry.(*IETFInterface)
-			return ok && slices.Contains(e.Groups, want.Name)
+			return ok && slices.Contains(e.Groups, openID(d))
 		}
-		if have := m.At(u)[AccessLists]; (have == nil || !Same(have, want)) && slices.ContainsFunc(of, names) {
-			all = append(all, &Operation{Unit: u, List: AccessLists, Entry: want, There: have != nil, of: openKey(d)})
+		if m.open[d] || len(m.users[openKey(d)]) == 0 && !slices.ContainsFunc(of, names) {
+			continue
 		}
+		u := Unit{Kind: netvirt.KindACL, Name: openID(d)}
+		all = append(all, &Operation{Unit: u, List: AccessLists, Entry: openList(d), There: m.At(u)[AccessLists] != nil, of: openKey(d)})
 	}
 	return all
 }
