@@ -13,14 +13,14 @@ import (
 	"time"
 
 	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	probeInterval = 10 * time.Millisecond
 	// probePatience is how long an answer may take: delayed packets are not lost.
 	probePatience = 2 * time.Second
-	// steadyTimeout bounds the time until consecutive packets are answered.
-	steadyTimeout = time.Minute
 	// echoPort is the UDP port of the test program, and of an Echo.
 	echoPort = 8081
 )
@@ -75,7 +75,7 @@ const echoPatience = 300 * time.Millisecond
 // AwaitEcho waits until the test program or an Echo answers at an address. Each request has another source port, because a UDP
 // connection from before a service exists keeps its destination.
 func (p Place) AwaitEcho(ctx context.Context, to netip.Addr) error {
-	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
+	ctx, cancel := context.WithTimeout(ctx, patience.Patience)
 	defer cancel()
 	tick := time.NewTicker(probeInterval)
 	defer tick.Stop()
@@ -117,8 +117,8 @@ type Probe struct {
 	ended sync.WaitGroup
 
 	mu       sync.Mutex
-	sent     int
-	from     int // the first that counts
+	sent     []time.Time // when each packet was sent
+	from     int         // the first that counts
 	answered map[int]bool
 }
 
@@ -144,8 +144,8 @@ func (r *Probe) send(ctx context.Context) {
 	defer tick.Stop()
 	for ctx.Err() == nil {
 		r.mu.Lock()
-		next := r.sent
-		r.sent++
+		next := len(r.sent)
+		r.sent = append(r.sent, time.Now())
 		r.mu.Unlock()
 		_, _ = fmt.Fprintf(r.conn, "echo %d", next) // a packet that cannot be sent counts as unanswered
 		select {
@@ -183,32 +183,48 @@ const (
 
 // Steady waits for a number of consecutive answers, which may be late. Only later packets count.
 func (r *Probe) Steady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, steadyTimeout)
+	first, err := r.awaitSteady(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.from = first
+	return err
+}
+
+// Answered waits for a number of consecutive answers like Steady. The packets that count stay the same.
+func (r *Probe) Answered(ctx context.Context) error {
+	_, err := r.awaitSteady(ctx)
+	return err
+}
+
+// awaitSteady returns the number of the packet after the consecutive ones.
+func (r *Probe) awaitSteady(ctx context.Context) (next int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience.Patience)
 	defer cancel()
-	for !r.steady() {
+	for {
+		if next, ok := r.steady(); ok {
+			return next, nil
+		}
 		select {
 		case <-time.After(probeInterval):
 		case <-ctx.Done():
-			return fmt.Errorf("probe %s: %w: not %d packets in a row are answered", r.Name, ctx.Err(), steadyPackets)
+			return 0, fmt.Errorf("probe %s: %w: not %d packets in a row are answered", r.Name, ctx.Err(), steadyPackets)
 		}
 	}
-	return nil
 }
 
-func (r *Probe) steady() bool {
+func (r *Probe) steady() (next int, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	inRow := 0
-	for i := r.sent - 1; i >= max(0, r.sent-lookedAt); i-- {
+	for i := len(r.sent) - 1; i >= max(0, len(r.sent)-lookedAt); i-- {
 		if inRow++; !r.answered[i] {
 			inRow = 0
 		}
 		if inRow == steadyPackets {
-			r.from = i + steadyPackets
-			return true
+			return i + steadyPackets, true
 		}
 	}
-	return false
+	return 0, false
 }
 
 // Stop ends the probe. It returns the number of packets that count, and ranges of lost ones.
@@ -230,15 +246,33 @@ func (r *Probe) Stop() (sent int, lost []string) {
 func (r *Probe) state() (sent int, missing []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := r.from; i < r.sent; i++ {
+	for _, gap := range r.gaps() {
+		missing = append(missing, fmt.Sprintf("%d-%d", gap[0], gap[1]))
+	}
+	return len(r.sent) - r.from, missing
+}
+
+// Gap returns the longest time for which no packet was answered, after Stop.
+func (r *Probe) Gap() (longest time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, gap := range r.gaps() {
+		longest = max(longest, r.sent[gap[1]].Sub(r.sent[gap[0]])+probeInterval)
+	}
+	return longest
+}
+
+// gaps returns the ranges of unanswered packets that count: the numbers of the first and the last one. The caller holds the lock.
+func (r *Probe) gaps() (all [][2]int) {
+	for i := r.from; i < len(r.sent); i++ {
 		if r.answered[i] {
 			continue
 		}
 		first := i
-		for i+1 < r.sent && !r.answered[i+1] {
+		for i+1 < len(r.sent) && !r.answered[i+1] {
 			i++
 		}
-		missing = append(missing, fmt.Sprintf("%d-%d", first, i))
+		all = append(all, [2]int{first, i})
 	}
-	return r.sent - r.from, missing
+	return all
 }

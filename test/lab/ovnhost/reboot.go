@@ -21,7 +21,7 @@ func (l *Lab) Down(ctx context.Context, name string) error {
 	if host == nil {
 		return fmt.Errorf("take down host %s: no such host", name)
 	}
-	for _, p := range slices.Backward(host.processes()) {
+	for _, p := range slices.Backward(host.Processes()) {
 		if err := p.Kill(); err != nil {
 			return fmt.Errorf("take down host %s: %w", name, err)
 		}
@@ -50,7 +50,7 @@ func (l *Lab) up(ctx context.Context, host *Host) error {
 	if err := l.joinUnderlay(ctx, slices.Index(l.Hosts, host), namespace); err != nil {
 		return fmt.Errorf("join the underlay: %w", err)
 	}
-	for _, p := range host.processes() {
+	for _, p := range host.Processes() {
 		if err := p.Start(ctx); err != nil {
 			return err
 		}
@@ -58,8 +58,8 @@ func (l *Lab) up(ctx context.Context, host *Host) error {
 	return nil
 }
 
-// processes returns the host's processes in the order of their start.
-func (h *Host) processes() []*Process {
+// Processes returns the host's processes in the order of their start.
+func (h *Host) Processes() []*Process {
 	all := []*Process{h.OVSDB.Process, h.VSwitchd}
 	if h.Controller != nil {
 		all = append(all, h.Controller)

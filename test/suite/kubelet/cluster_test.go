@@ -16,11 +16,11 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	namespace = "work"
-	patience  = 90 * time.Second
 	poll      = 100 * time.Millisecond
 )
 
@@ -98,7 +98,7 @@ func eventually(t *testing.T, f func(context.Context) error) {
 }
 
 func assertEventually(t *testing.T, f func() bool) bool {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(patience.Patience)
 	for !f() {
 		if time.Now().After(deadline) || t.Context().Err() != nil {
 			return false
@@ -133,7 +133,7 @@ func (c *cluster) isReady(ctx context.Context, namespace, name string) error {
 	return fmt.Errorf("pod %s is not ready: %s", name, p.Status.Phase)
 }
 
-// settled waits until the switches have exactly the ports of the running pods, and the nodes have no
+// settled waits until the switches and the backend have exactly the ports of the running pods, and the nodes have no
 // other links.
 func (c *cluster) settled(t *testing.T) {
 	t.Helper()
@@ -178,7 +178,7 @@ func (c *cluster) isSettled(ctx context.Context) error {
 			return fmt.Errorf("node %s has the links %v: expected %v", n.Name, there, links)
 		}
 	}
-	return nil
+	return c.hasOnly(ctx, want)
 }
 
 // living returns the UIDs of the pods with their own network, by node.

@@ -3,10 +3,12 @@ package kubelet
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -20,53 +22,66 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
 
-// TestCluster runs scenarios on the real nodes of one cluster, one after the other.
+// TestCluster runs the scenarios for OVN on the real nodes of one cluster, one after the other.
 func TestCluster(t *testing.T) {
-	c := startCluster(t)
-	c.scenarios(t, []scenario{
-		{"pods have their interface", c.testInterface},
-		{"the agent has no privileges", c.testPrivileges},
-		{"static pods are wired", c.testStaticPod},
-		{"a Deployment is scaled", c.testScale},
-		{"a sandbox is made again", c.testSandbox},
-		{"kubelet is killed in mid-ADD", func(t *testing.T) { c.testKilledInAdd(t, "hyperkube", "kubelet") }},
-		{"the agent is killed in mid-ADD", func(t *testing.T) { c.testKilledInAdd(t, "coe-bridge", "agent") }},
-		{"connectivity test", c.testConnectivity},
-		{"connectivity test finds a small MTU", c.testConnectivityFails},
-		{"the switch is restarted", c.testSwitch},
-		{"node ports", c.testNodePorts},
-		{"nobody loses a packet", c.testProbes},
-		{"a node is rebooted", c.testReboot},
-		{"100 pods at once", c.testMany},
-		{"Multus", c.testMultus},
-		{"the agent needs its capabilities", c.testCapabilities},
-		{"namespaces are isolated", c.testIsolation},
-		{"coe-bridge is uninstalled", c.testUninstall},
-	})
+	startCluster(t).scenarios(t, onOVN)
 }
 
-// TestOnRealOpenDaylight runs the scenarios that do not need OVN on nodes that a real OpenDaylight connects.
+// TestOnRealOpenDaylight runs the scenarios for OpenDaylight on nodes that a real OpenDaylight connects.
 func TestOnRealOpenDaylight(t *testing.T) {
-	c := inNamespace(t, kubelab.OnOpenDaylight(t, odl.Oxygen, "n1", "n2"))
-	c.scenarios(t, []scenario{
-		{"pods have their interface", c.testInterface},
-		{"node ports", c.testNodePorts},
-		{"pods are replaced", c.testRoll},
-		{"static pods are wired", c.testStaticPod},
-		{"a Deployment is scaled", c.testScale},
-		{"a sandbox is made again", c.testSandbox},
-	})
+	inNamespace(t, kubelab.OnOpenDaylight(t, odl.Oxygen, "n1", "n2")).scenarios(t, onOpenDaylight)
 }
+
+// backends are backends on which a scenario makes sense.
+type backends uint
+
+const (
+	onOVN backends = 1 << iota
+	onOpenDaylight
+	onBoth = onOVN | onOpenDaylight
+)
 
 type scenario struct {
 	name string
+	on   backends
 	run  func(*testing.T)
 }
 
-// scenarios runs scenarios until one fails: later ones would fail for the same reason. After each, the switches have exactly the
-// ports of the running pods.
-func (c *cluster) scenarios(t *testing.T, all []scenario) {
-	for _, one := range all {
+func (c *cluster) all() []scenario {
+	return []scenario{
+		{"pods have their interface", onBoth, c.testInterface},
+		{"the agent has no privileges", onOVN, c.testPrivileges}, // it needs IPv6 of pods
+		{"static pods are wired", onBoth, c.testStaticPod},
+		{"a Deployment is scaled", onBoth, c.testScale},
+		{"a sandbox is made again", onBoth, c.testSandbox},
+		{"kubelet is killed in mid-ADD", onBoth, func(t *testing.T) { c.testKilledInAdd(t, "hyperkube", "kubelet") }},
+		{"the agent is killed in mid-ADD", onBoth, func(t *testing.T) { c.testKilledInAdd(t, "coe-bridge", "agent") }},
+		{"connectivity test", onOVN, c.testConnectivity},
+		{"connectivity test finds a small MTU", onOVN, c.testConnectivityFails},
+		{"the switch is restarted", onBoth, c.testSwitch},
+		{"node ports", onBoth, c.testNodePorts},
+		{"pods are replaced", onBoth, c.testRoll},
+		{"names are resolved", onBoth, c.testNames},
+		{"nobody loses a packet", onBoth, c.testProbes},
+		{"the controller is frozen for a minute", onOVN, c.testFrozen},
+		{"the controller is killed", onOVN, c.testKilled},
+		{"a node is rebooted", onOVN, c.testReboot},
+		{"all machines are rebooted", onOVN, c.testRebootAll},
+		{"100 pods at once", onOVN, c.testMany},
+		{"Multus", onOVN, c.testMultus},
+		{"the agent needs its capabilities", onOVN, c.testCapabilities},
+		{"namespaces are isolated", onOVN, c.testIsolation},
+		{"coe-bridge is uninstalled", onBoth, c.testUninstall},
+	}
+}
+
+// scenarios runs the scenarios for a backend until one fails: later ones would fail for the same reason. After each, the switches and
+// the backend have exactly the ports of the running pods.
+func (c *cluster) scenarios(t *testing.T, backend backends) {
+	for _, one := range c.all() {
+		if one.on&backend == 0 {
+			continue
+		}
 		if !t.Run(one.name, func(t *testing.T) {
 			one.run(t)
 			c.settled(t)
@@ -191,14 +206,8 @@ func (c *cluster) testRoll(t *testing.T) {
 	client := newPod("client", "n1")
 	c.create(t, client)
 	deployments := c.Client().AppsV1().Deployments(namespace)
-	service, err := c.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
-		ObjectMeta: metav1.ObjectMeta{Name: name},
-		Spec: corev1.ServiceSpec{
-			Selector: map[string]string{"app": name}, Ports: []corev1.ServicePort{{Port: 80, TargetPort: intstr.FromInt32(8080)}},
-		},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = deployments.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(
+	address := c.expose(t, name, corev1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8080)})
+	_, err := deployments.Patch(t.Context(), name, types.StrategicMergePatchType, []byte(
 		`{"spec":{"template":{"spec":{"terminationGracePeriodSeconds":6,"containers":[{"name":"main","lifecycle":{"preStop":{"sleep":{"seconds":5}}}}]}}}}`),
 		metav1.PatchOptions{})
 	require.NoError(t, err)
@@ -207,7 +216,7 @@ func (c *cluster) testRoll(t *testing.T) {
 		return err
 	}
 	require.NoError(t, rollout())
-	url := "http://" + service.Spec.ClusterIP + "/hostname"
+	url := "http://" + address.String() + "/hostname"
 	clients := []kubelab.Place{c.ready(t, client)[0], c.Node("n2").Place()}
 	for _, from := range clients {
 		eventually(t, func(ctx context.Context) error { _, err := from.Get(ctx, url); return err })
@@ -226,7 +235,7 @@ func (c *cluster) testRoll(t *testing.T) {
 		case err := <-rolled:
 			require.NoError(t, err)
 			require.Greater(t, requests, replicas)
-			require.NoError(t, c.Client().CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
+			c.unexpose(t, name)
 			c.undeploy(t, name)
 			c.delete(t, client)
 			return
@@ -255,11 +264,14 @@ func (c *cluster) testSandbox(t *testing.T) {
 	c.delete(t, pod)
 }
 
-// While an ADD waits for OVN, its caller or the agent is killed. After the restart the pod has its
+// While an ADD waits for OVN or OpenDaylight, its caller or the agent is killed. After the restart the pod has its
 // network, and only one port.
 func (c *cluster) testKilledInAdd(t *testing.T, argv ...string) {
 	node := c.Node("n1")
 	controller := c.OVN.Host("n1").Controller
+	if c.OpenDaylight != nil {
+		controller = c.OpenDaylight.Process()
+	}
 	require.NoError(t, controller.Stop())
 	pod := newPod("cut", "n1")
 	c.create(t, pod)
@@ -286,15 +298,59 @@ func (c *cluster) testSwitch(t *testing.T) {
 	old, far := newPod("old", "n1"), newPod("far", "n2")
 	c.create(t, old, far)
 	places := c.ready(t, old, far)
-	for _, p := range []interface{ Restart(context.Context) error }{c.OVN.Host("n1").VSwitchd, c.OVN.Host("n1").Controller, c.OVN.Host("n1").OVSDB} {
+	for _, p := range c.OVN.Host("n1").Processes() {
 		require.NoError(t, p.Restart(t.Context()))
+		over := time.Now()
 		reach(t, places[1], places[0])
 		reach(t, c.Node("n1").Place(), places[0], places[1])
+		running := time.Since(over)
 		another := newPod("another", "n1")
 		c.create(t, another)
 		reach(t, c.ready(t, another)[0], places...)
+		t.Logf("%s is back: pods are answered after %.1f s, a new pod after %.1f s", p.Name, running.Seconds(), time.Since(over).Seconds())
 		c.delete(t, another)
 		eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "another") })
 	}
 	c.delete(t, old, far)
+}
+
+// A pod finds a service by its name, with the name server of the cluster, and without a wait for a second request.
+func (c *cluster) testNames(t *testing.T) {
+	const name = "named"
+	pods := []*corev1.Pod{newPod("client", "n1"), newPod("client2", "n2"), newPod(name, "n2")}
+	c.create(t, pods...)
+	places := c.ready(t, pods...)
+	c.expose(t, name, corev1.ServicePort{Port: 80, TargetPort: intstr.FromInt32(8080)})
+	for i, client := range places[:2] {
+		for _, host := range []string{name, name + "." + namespace + ".svc.cluster.local"} {
+			eventually(t, func(ctx context.Context) error { return c.resolves(ctx, pods[i].Spec.NodeName, client, host, name) })
+		}
+	}
+	c.unexpose(t, name)
+	c.delete(t, pods...)
+}
+
+// resolves fails unless a pod of a node fetches a page from the pod of a service by the name of the service.
+func (c *cluster) resolves(ctx context.Context, node string, client kubelab.Place, host, pod string) error {
+	answer, err := c.Node(node).Place().Dial(ctx, client, host, 80, "hostname")
+	if err == nil && answer != pod {
+		err = fmt.Errorf("%s answers for %s", answer, host)
+	}
+	return err
+}
+
+// expose creates the service of the pods that have the label app with its name.
+func (c *cluster) expose(t *testing.T, name string, ports ...corev1.ServicePort) (address netip.Addr) {
+	t.Helper()
+	service, err := c.Client().CoreV1().Services(namespace).Create(t.Context(), &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec:       corev1.ServiceSpec{Selector: map[string]string{"app": name}, Ports: ports},
+	}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return netip.MustParseAddr(service.Spec.ClusterIP)
+}
+
+func (c *cluster) unexpose(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, c.Client().CoreV1().Services(namespace).Delete(t.Context(), name, metav1.DeleteOptions{}))
 }
