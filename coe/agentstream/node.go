@@ -140,6 +140,7 @@ type place struct {
 	Edge         netip.Addr     `json:"edge-address,omitzero"`
 	IPv6         placeIPv6      `json:"ipv6,omitzero"`
 	WayOut       *wayOut        `json:"way-out,omitempty"`
+	ServicesBy   string         `json:"services-by"`
 	Pods         []netip.Prefix `json:"pod-network,omitempty"`
 	Services     []netip.Prefix `json:"service-network,omitempty"`
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
@@ -164,11 +165,19 @@ type placeIPv6 struct {
 	Edge    netip.Addr `json:"edge-address,omitzero"`
 }
 
+// servicesBy returns what leads pods to services.
+func servicesBy(n coe.Networks) string {
+	if n.NodesBalance {
+		return "node"
+	}
+	return "network"
+}
+
 // isolatedPlace returns the place of a node in isolated namespaces.
 func isolatedPlace(f coe.NodeFact, n coe.Networks, mtu uint16) place {
 	p := place{
 		Operation: "put", Node: f.Node, Isolated: true, Name: netvirt.NodePortsName(f.Node), MAC: netvirt.NodePortMAC(f.Node),
-		Address: f.Node, IPv6: placeIPv6{Address: nodenet.IsolatedIPv6(f.Node)}, Pods: n.Pods, MTU: mtu,
+		Address: f.Node, IPv6: placeIPv6{Address: nodenet.IsolatedIPv6(f.Node)}, ServicesBy: servicesBy(n), Pods: n.Pods, MTU: mtu,
 	}
 	if edge := n.IsolatedEdge(&f); edge.IsValid() {
 		p.Edge, p.Gateway, p.Services, p.WayOut = edge, n.Nodes.Gateway(), n.Services, &wayOut{p.Name, p.MAC}
@@ -191,7 +200,7 @@ func placeOf(f coe.NodeFact, n coe.Networks, last uint32, mtu uint16) (p place, 
 		out = &wayOut{netvirt.NodePortsName(f.Node), netvirt.NodePortMAC(f.Node)}
 	}
 	return place{
-		Operation: "put", Node: f.Node, IPv6: ipv6, WayOut: out, Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
+		Operation: "put", Node: f.Node, IPv6: ipv6, WayOut: out, ServicesBy: servicesBy(n), Name: netvirt.ManagementPortName(f.Node), MAC: n.Nodes.MAC(f.Number),
 		Address: n.Nodes.Address(f.Number), Length: n.Nodes.Bits(), Gateway: n.Nodes.Gateway(),
 		Service: n.Nodes.ServiceAddress(f.Number), Edge: n.Nodes.EdgeAddress(f.Number, last), Pods: n.Routed(), Services: n.Services,
 		NoMasquerade: n.NoMasquerade, Gateways: n.ByGateways(f.Node), MTU: mtu, HostPorts: n.HostPorts,

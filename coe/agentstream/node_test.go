@@ -29,7 +29,7 @@ func TestNodes(t *testing.T) {
 		CompleteRecord: []byte("x"),
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","name":"node:192.168.33.11:management","mac-address":"0a:58:64:60:00:02",` +
-		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","edge-address":"100.96.255.254",` +
+		`"address":"100.96.0.2","prefix-length":16,"gateway":"100.96.0.1","service-address":"100.96.0.3","edge-address":"100.96.255.254","services-by":"network",` +
 		`"pod-network":["10.42.0.0/16"],"service-network":["10.96.0.0/12"],"no-masquerade":["10.0.0.0/8"]}`
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	require.Len(t, two(), 2)
@@ -164,7 +164,7 @@ func TestNodesInIsolatedNamespaces(t *testing.T) {
 		CompleteRecord:         []byte("x"),
 	}})
 	place := `{"operation":"put","node":"192.168.33.11","isolated":true,"name":"node:192.168.33.11:port",` +
-		`"mac-address":"0a:58:c0:a8:21:0b","address":"192.168.33.11","ipv6":{"address":"fd63:6f65:6272::c0a8:210b"},"pod-network":["10.42.0.0/16"]}`
+		`"mac-address":"0a:58:c0:a8:21:0b","address":"192.168.33.11","ipv6":{"address":"fd63:6f65:6272::c0a8:210b"},"services-by":"network","pod-network":["10.42.0.0/16"]}`
 	require.Equal(t, []string{"coe-agent:snapshot-begin{}", "coe-agent:node-changed" + place, "coe-agent:snapshot-complete{}"}, one())
 	judge(t, "node-changed", []byte(place))
 
@@ -174,7 +174,7 @@ func TestNodesInIsolatedNamespaces(t *testing.T) {
 	}})
 	place = `{"operation":"put","node":"192.168.33.11","isolated":true,"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b",` +
 		`"address":"192.168.33.11","gateway":"100.96.0.1","edge-address":"100.96.0.6","ipv6":{"address":"fd63:6f65:6272::c0a8:210b"},` +
-		`"way-out":{"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b"},"service-network":["10.96.0.0/12"]}`
+		`"way-out":{"name":"node:192.168.33.11:port","mac-address":"0a:58:c0:a8:21:0b"},"services-by":"node","service-network":["10.96.0.0/12"]}`
 	require.Equal(t, []string{"coe-agent:node-changed" + place}, one(), "it leads its pods to services")
 	judge(t, "node-changed", []byte(place))
 
