@@ -181,10 +181,13 @@ func (a *Agent) status() error {
 }
 
 // ready is status for probes of the agent. It also fails while the controller of the
-// network is not connected. STATUS does not: Kubernetes would mark the node NotReady,
-// although its pods run well.
+// network is not connected, or while the agent does not follow the bridge because of the order of its backends. STATUS does not:
+// Kubernetes would mark the node NotReady, although its pods run well.
 func (a *Agent) ready() error {
 	if err := a.status(); err != nil {
+		return err
+	}
+	if err := a.cfg.Uplink.Status().Err; errors.Is(err, uplink.ErrServesOVN) {
 		return err
 	}
 	return a.cfg.Switch.Managed()

@@ -42,7 +42,8 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 	password := filepath.Join(dir, "password")
 	require.NoError(t, writeFile(password, bridgetest.Password))
 	up, err := uplink.New(uplink.Config{
-		URLs: []string{bridge}, Node: w.lab.Host(host).Address, User: bridgetest.User, PasswordFile: password, Dir: dir, Log: log,
+		URLs: []string{bridge}, Node: w.lab.Host(host).Address, User: bridgetest.User, PasswordFile: password,
+		OpenDaylight: controller == ovs.OpenDaylight, Dir: dir, Log: log,
 	})
 	require.NoError(t, err)
 	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Controller: controller, Log: log})

@@ -43,7 +43,7 @@ func newMetrics(cfg Config) *metrics {
 			Name: "coe_agent_interfaces", Help: "Pod interfaces on this node that the bridge has reported.",
 		}, func() float64 { return float64(cfg.Uplink.Count()) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "coe_agent_bridge_connected", Help: "1 if the agent is connected to the bridge, otherwise 0.",
+			Name: "coe_agent_bridge_connected", Help: "1 if the agent follows the bridge, otherwise 0. With OpenDaylight, it does not follow a bridge that serves OVN first.",
 		}, func() float64 { return number(cfg.Uplink.Status().Connected) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "coe_agent_switch_ready", Help: "1 if ports can be added to the switch, otherwise 0.",

@@ -135,6 +135,9 @@ func (c *Config) checks() []check {
 		checks = append(checks,
 			check{"bridge " + url, func(ctx context.Context) (string, error) { return c.bridge(ctx, url) }},
 			check{"credentials " + url, func(ctx context.Context) (string, error) { return c.credentials(ctx, url) }})
+		if !c.OVN {
+			checks = append(checks, check{"backends " + url, func(ctx context.Context) (string, error) { return c.backends(ctx, url) }})
+		}
 	}
 	checks = append(checks,
 		check{"clock", c.clock}, check{"agent", c.agent}, check{"state directory", c.state}, check{"plugin", c.plugin}, check{"network configuration list", c.networkList})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/unixctl"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // managed checks that OpenDaylight manages the switch and programs its bridge.
@@ -28,6 +29,17 @@ func (c *Config) noController(ctx context.Context) (string, error) {
 	}
 	return "", failed(errors.New("it runs and programs the bridge of OpenDaylight"),
 		"systemctl disable --now ovn-controller, and ovs-ofctl del-flows on the bridge; or run agent and doctor with --backend ovn")
+}
+
+// backends checks that a replica serves nodes with OpenDaylight.
+func (c *Config) backends(ctx context.Context, url string) (string, error) {
+	switch err := c.Uplink.CheckOrder(ctx, url); {
+	case errors.Is(err, uplink.ErrServesOVN):
+		return "", failed(err, "restart all replicas of the bridge with this order of backends; until then attached pods keep their network, and new pods wait")
+	case err != nil:
+		return "", unknown(errors.New("the bridge must send the records of this node first"))
+	}
+	return "the bridge serves nodes with OpenDaylight", nil
 }
 
 // netvirtTunnels checks that OpenDaylight can find the node's tunnel address.

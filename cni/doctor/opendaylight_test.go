@@ -5,15 +5,16 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/doctor"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // A node with OVN lacks the settings for OpenDaylight: its switch has no manager, ovn-controller
 // runs, and there is no tunnel address.
 func brokenOpenDaylight(n *node) {
-	config := func() doctor.Config {
+	config := func(change ...func(*uplink.Config)) doctor.Config {
 		cfg := n.config()
 		var err error
-		cfg.OVN = false
+		cfg.OVN, cfg.Uplink = false, n.uplink(n.bridge.URL(), change...)
 		cfg.Switch, err = ovs.New(ovs.Config{Endpoint: n.host.OVSDB.Remote, Controller: ovs.OpenDaylight, Log: n.quiet})
 		require.NoError(n.t, err)
 		return cfg
@@ -30,5 +31,10 @@ func brokenOpenDaylight(n *node) {
 	}
 	n.vsctl("--no-wait", "set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
 	n.find(config(), levels{"OpenDaylight": doctor.Failed, "ovn-controller": doctor.Failed})
+
+	found = n.find(config(func(cfg *uplink.Config) { cfg.OpenDaylight = true }), levels{
+		"OpenDaylight": doctor.Failed, "ovn-controller": doctor.Failed, "backends": doctor.Failed,
+	})
+	require.Equal(n.t, uplink.ErrServesOVN.Error(), found["backends"].Found)
 	n.vsctl("--no-wait", "remove", "Open_vSwitch", ".", "other_config", "local_ip")
 }

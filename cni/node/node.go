@@ -141,9 +141,6 @@ func (n *Node) Run(ctx context.Context) {
 	defer stop()
 	for ctx.Err() == nil {
 		place, known, told := n.cfg.Uplink.Place()
-		if place != nil && n.cfg.OpenDaylight && !place.Isolated && place.WayOut == nil {
-			place = nil // the bridge still serves OVN, or is of an earlier version
-		}
 		e.told, e.services = told, n.cfg.Uplink.ServicesChanged()
 		n.hosts.failure = errors.New("the node is not connected to the pod network")
 		var again time.Duration

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -25,10 +26,10 @@ const maxLine = 1 << 20
 
 // Status is the state of the connection to the bridge.
 type Status struct {
-	Connected bool
+	Connected bool // the Uplink follows a bridge
 	// Synced is true once the bridge has sent the records since the process started.
 	Synced bool
-	// Err is the reason if there is no connection.
+	// Err is the reason if the Uplink follows no bridge.
 	Err error
 }
 
@@ -96,11 +97,12 @@ func (u *Uplink) connected(url string) {
 	u.log.Info("following the bridge", "url", url, "after", u.state.id)
 }
 
-// follow follows the stream of one replica until it ends.
+// follow follows the stream of one replica until it ends. If the bridge serves OVN first, and the node is with OpenDaylight, it holds
+// the stream and takes nothing, until the node's place changes.
 func (u *Uplink) follow(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	answer, err := u.open(ctx, url)
+	answer, err := u.open(ctx, url, u.ID())
 	if err != nil {
 		return err
 	}
@@ -108,22 +110,37 @@ func (u *Uplink) follow(ctx context.Context, url string) error {
 	u.connected(url)
 	silence := time.AfterFunc(u.cfg.Silence, func() { cancel(fmt.Errorf("the bridge has sent nothing for %s", u.cfg.Silence)) })
 	defer silence.Stop()
-	err = u.read(answer.Body, func() {
+	held := false
+	err = read(answer.Body, func() {
 		silence.Reset(u.cfg.Silence)
-		u.hear()
+		if !held {
+			u.hear()
+		}
+	}, func(id string, group []event) error {
+		switch {
+		case !held:
+			err := u.take(id, group)
+			if held = errors.Is(err, ErrServesOVN); !held {
+				return err
+			}
+			u.lost(url, err)
+		case slices.ContainsFunc(group, event.ofPlace):
+			return ErrServesOVN // the order can be right now: the next connection continues from the last event that was taken
+		}
+		return nil
 	})
 	return errors.Join(context.Cause(ctx), err)
 }
 
-// open opens the stream at one replica, from the last received event.
-func (u *Uplink) open(ctx context.Context, url string) (*http.Response, error) {
+// open opens the stream at one replica, after an event; empty to get all records.
+func (u *Uplink) open(ctx context.Context, url, after string) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/rests/streams/node-interfaces="+u.cfg.Node.String(), http.NoBody)
 	if err != nil {
 		return nil, err
 	}
 	r.Header.Set("Accept", "text/event-stream")
-	if id := u.ID(); id != "" {
-		r.Header.Set("Last-Event-ID", id)
+	if after != "" {
+		r.Header.Set("Last-Event-ID", after)
 	}
 	if err := u.authorize(r); err != nil {
 		return nil, err
@@ -164,9 +181,12 @@ func message(text []byte) string {
 // event holds the members of a notification by name.
 type event map[string]json.RawMessage
 
-// read reads server-sent events until the stream ends, and applies them in groups. The last
+// ofPlace reports whether the node's place can differ after an event.
+func (e event) ofPlace() bool { return e[nodeEvent] != nil || e[beginEvent] != nil }
+
+// read reads server-sent events until the stream ends, and calls take for each group. The last
 // event of a group has an ID. read calls alive for each line.
-func (u *Uplink) read(body io.Reader, alive func()) error {
+func read(body io.Reader, alive func(), take func(id string, group []event) error) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, maxLine)
 	var group []event
@@ -188,7 +208,7 @@ func (u *Uplink) read(body io.Reader, alive func()) error {
 			if id == "" || lines.Text() != "" {
 				continue // the group continues, or the line is a comment
 			}
-			if err := u.take(id, group); err != nil {
+			if err := take(id, group); err != nil {
 				return err
 			}
 			id, group = "", nil

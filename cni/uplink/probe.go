@@ -1,7 +1,9 @@
 package uplink
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -41,11 +43,40 @@ func (u *Uplink) Reach(ctx context.Context, url string) (reached Reached, err er
 	return reached, nil
 }
 
+// CheckOrder returns ErrServesOVN if the node cannot follow a replica because of the order of the bridge's backends. It waits for
+// what the replica sends first.
+func (u *Uplink) CheckOrder(ctx context.Context, url string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	answer, err := u.open(ctx, url, "")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	seen := errors.New("the first events were read")
+	err = read(answer.Body, func() {}, func(_ string, group []event) error {
+		var s state
+		for _, e := range group {
+			if e[nodeEvent] == nil {
+				continue
+			}
+			if err := s.applyNode(e[nodeEvent]); err != nil {
+				return err
+			}
+		}
+		return cmp.Or(u.cfg.check(s.place), seen)
+	})
+	if errors.Is(err, seen) {
+		return nil
+	}
+	return err
+}
+
 // Login opens the node's stream at a replica to check the credentials, and closes it.
 func (u *Uplink) Login(ctx context.Context, url string) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answer, err := u.open(ctx, url)
+	answer, err := u.open(ctx, url, u.ID())
 	if err != nil {
 		return err
 	}

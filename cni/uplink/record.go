@@ -71,9 +71,11 @@ type Place struct {
 	// WayOut are the ports of the node in each namespace that has interfaces on it, beside the management port. Pods send
 	// to services, and to what is outside the network, by them, and the node leads to services. Nil: the network does both. If
 	// namespaces are isolated, pods send by them to services only, and Edge and Gateway are of the ports.
-	WayOut   *WayOut        `json:"way-out,omitempty"`
-	Pods     []netip.Prefix `json:"pod-network,omitempty"`
-	Services []netip.Prefix `json:"service-network,omitempty"`
+	WayOut *WayOut `json:"way-out,omitempty"`
+	// ServicesBy says what leads pods to services: NodeLeads or NetworkLeads; empty if the bridge is of an earlier version.
+	ServicesBy string         `json:"services-by,omitempty"`
+	Pods       []netip.Prefix `json:"pod-network,omitempty"`
+	Services   []netip.Prefix `json:"service-network,omitempty"`
 	// NoMasquerade are the destinations outside the cluster to which pods keep their address.
 	NoMasquerade []netip.Prefix `json:"no-masquerade,omitempty"`
 	// Gateways are the ranges of pods on the node whose answers leave by gateways.
@@ -81,6 +83,21 @@ type Place struct {
 	MTU      int            `json:"mtu,omitempty"` // 0: the MTU of pod links
 	// HostPorts are the ports of the node that pods may request.
 	HostPorts []PortRange `json:"host-port-range,omitempty"`
+}
+
+// The values of Place.ServicesBy. The first backend of the bridge decides: nodes lead with OpenDaylight, the network with OVN.
+const (
+	NodeLeads    = "node"
+	NetworkLeads = "network"
+)
+
+// ofOVN reports whether the first backend of the bridge is OVN. A bridge of an earlier version tells it only if namespaces are not
+// isolated.
+func (p *Place) ofOVN() bool {
+	if p.ServicesBy == "" {
+		return !p.Isolated && p.WayOut == nil
+	}
+	return p.ServicesBy == NetworkLeads
 }
 
 // PlaceAddresses are the addresses of a Place in one family.

@@ -45,7 +45,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 17
+const stateFormat = 18
 
 // kept is the state on disk.
 type kept struct {
@@ -89,8 +89,12 @@ func (u *Uplink) load() {
 	if k.Node != u.cfg.Node.String() {
 		return
 	}
-	u.state.place, u.state.network, u.state.nodes, u.state.egress = k.Place, k.Network, k.Nodes, k.Egress
-	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot && k.Format == stateFormat {
+	u.state.network, u.state.nodes, u.state.egress = k.Network, k.Nodes, k.Egress
+	fits := u.cfg.check(k.Place) == nil // otherwise the node was with OVN when the state was saved
+	if fits {
+		u.state.place = k.Place
+	}
+	if u.sameBoot = u.boot != "" && k.Boot == u.boot; u.sameBoot && k.Format == stateFormat && fits {
 		u.state.id = k.ID
 	}
 	for _, r := range k.Interfaces {
@@ -155,6 +159,9 @@ func (u *Uplink) take(id string, group []event) error {
 		if err := next.apply(e, &ports); err != nil {
 			return err
 		}
+	}
+	if err := u.cfg.check(next.place); err != nil {
+		return err
 	}
 	first := !u.status.Synced
 	u.state, u.unsaved = next, true

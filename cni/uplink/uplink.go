@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -34,6 +35,9 @@ type Config struct {
 	// User and PasswordFile, or TokenFile, authenticate the agent if its certificate does
 	// not. The files are read for each request, so they may be replaced.
 	User, PasswordFile, TokenFile string
+	// OpenDaylight is set if OpenDaylight programs the node's switch. Then the Uplink takes nothing from a bridge that serves OVN
+	// first; see ErrServesOVN.
+	OpenDaylight bool
 	// Dir holds the state file; "" for an Uplink without Run.
 	Dir string
 	// Boot is a file that identifies the boot of the node. Default /proc/sys/kernel/random/boot_id.
@@ -49,6 +53,10 @@ const (
 	defaultSilence = 45 * time.Second
 	requestTimeout = 10 * time.Second
 )
+
+// ErrServesOVN is the error of a bridge whose records are for nodes with OVN: the first backend of the bridge decides. A node with
+// OpenDaylight goes on with the records that it has, as without a bridge.
+var ErrServesOVN = errors.New("the bridge serves OVN first, and this node is with OpenDaylight: start the bridge with --backend odl,ovn")
 
 // Uplink is a connection to the bridge. Run must run to receive records. Its methods may be
 // called concurrently.
@@ -106,6 +114,14 @@ func (c *Config) transport() *http.Transport {
 		}
 	}
 	return t
+}
+
+// check returns ErrServesOVN if a place, nil for none, is not for the node.
+func (c *Config) check(p *Place) error {
+	if c.OpenDaylight && p != nil && p.ofOVN() {
+		return ErrServesOVN
+	}
+	return nil
 }
 
 // authorize adds the agent's credentials to a request.

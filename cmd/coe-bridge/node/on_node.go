@@ -101,7 +101,8 @@ func (f *onNode) uplink(dir string, follow *files.Follower, log *slog.Logger) (*
 		return nil, err
 	}
 	cfg := uplink.Config{
-		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile, Dir: dir, Log: log,
+		URLs: f.bridges, Node: node, User: f.user, PasswordFile: f.passwordFile, TokenFile: f.tokenFile,
+		OpenDaylight: f.backend == ovs.OpenDaylight, Dir: dir, Log: log,
 	}
 	client, err := f.tls.Client(follow)
 	if err != nil {

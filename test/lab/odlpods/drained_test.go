@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -24,6 +25,9 @@ func TestDrainedMoveOnRealOpenDaylight(t *testing.T) {
 			w.step("pods run on "+d.from, func() { w.testBefore(d.from) })
 			w.step("they use a service", w.testService)
 			w.step("a policy keeps strangers out", func() { w.testPolicy(d.from) })
+			if d.from == odlpods.OpenDaylight {
+				w.step("the wrong order of backends keeps coe0 and the services", w.testWrongOrder)
+			}
 			w.step("all nodes are drained and moved to "+d.to, func() { w.testDrainedMove(d) })
 		})
 	}
@@ -66,6 +70,41 @@ func (w *moving) testService() {
 	for _, p := range w.pods {
 		w.both(p.String(), page, w.serving())
 	}
+}
+
+// testWrongOrder starts a bridge that serves OVN first while the nodes are with OpenDaylight. Their agents say so, and nodes and pods keep
+// what they have, until OpenDaylight comes first again.
+func (w *moving) testWrongOrder() {
+	ctx := w.t.Context()
+	works := func() {
+		for _, p := range w.pods {
+			w.both(p.String(), page, w.serving())
+			for _, h := range w.lab.Hosts {
+				w.ask(h.Name, netip.AddrPortFrom(p.Address, podPort))
+			}
+		}
+		w.guarded(w.pods, odlpods.OpenDaylight)
+	}
+	require.NoError(w.t, w.lab.StartBridgeOn(ctx, "none", odlpods.OVN, odlpods.OpenDaylight))
+	w.inSync(odlpods.OpenDaylight + " (filled)")
+	for _, h := range w.lab.Hosts {
+		require.NoError(w.t, odlpods.Await(ctx, func(ctx context.Context) error {
+			if err := w.lab.Ready(ctx, h.Name); err == nil || !strings.Contains(err.Error(), uplink.ErrServesOVN.Error()) {
+				return fmt.Errorf("the agent of %s does not say that the order is wrong: %w", h.Name, err)
+			}
+			return nil
+		}))
+		said, err := w.lab.Doctor(ctx, h.Name)
+		require.Error(w.t, err)
+		require.Contains(w.t, said+err.Error(), uplink.ErrServesOVN.Error())
+	}
+	works()
+	require.NoError(w.t, w.lab.StartBridgeOn(ctx, "none", odlpods.OpenDaylight))
+	for _, h := range w.lab.Hosts {
+		require.NoError(w.t, odlpods.Await(ctx, func(ctx context.Context) error { return w.lab.Ready(ctx, h.Name) }))
+	}
+	w.inSync(odlpods.OpenDaylight)
+	works()
 }
 
 // policy is a network policy of the namespace default. Its pods accept only connections from each other, to the port of pods.
