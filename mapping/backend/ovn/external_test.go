@@ -564,6 +564,67 @@ func TestLeftBinding(t *testing.T) {
 	}
 }
 
+// TestBindingOfDamagedPod: the port of a pod with an address of no pool has lost its marks. The MAC binding is read as the pod's: its
+// repair deletes nothing.
+func TestBindingOfDamagedPod(t *testing.T) {
+	server := ovsdb.Start(t)
+	want := withHost("first", "0a:58:ac:10:00:05")
+	write(t, open(t, server), want)
+	server.NBCtl(t, "clear", "Logical_Switch_Port", "a:first", "external_ids")
+	have, err := open(t, server).Read(t.Context())
+	require.NoError(t, err)
+	changes := netvirt.Diff(have, want)
+	require.NotEmpty(t, changes)
+	for _, c := range changes {
+		require.NotNil(t, c.New, "%s", c.Key())
+	}
+	write(t, open(t, server), want)
+}
+
+// TestBindingOfNoPod: an external writer deletes the port of a pod with an address of no pool, and perhaps all else that says whose the
+// MAC binding is, and the pod goes. The binding goes too, and its router port stays if it is wanted. Another owner leaves it alone.
+func TestBindingOfNoPod(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		for _, damage := range []string{"", "clear Logical_Router %s static_routes policies", "lr-del %s"} {
+			t.Run(fmt.Sprint(layout, damage), func(t *testing.T) {
+				server := ovsdb.Start(t)
+				configure := func(c *ovn.Config) { c.Layout = layout }
+				list := func(table string) []string {
+					return strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "list", table))
+				}
+				with := withHost("first", "0a:58:ac:10:00:05")
+				if layout == ovn.LayoutNode {
+					with = withGateways(with)
+				}
+				without := maps.Clone(with)
+				for k := range with {
+					if k.Name == "a:first" || strings.HasPrefix(k.Name, "a:first ") {
+						delete(without, k)
+					}
+				}
+				for _, want := range []netvirt.Model{with, without, model(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})} {
+					write(t, open(t, server, configure), with)
+					require.Len(t, list("Static_MAC_Binding"), 1)
+					server.NBCtl(t, "lsp-del", "a:first")
+					for _, router := range list("Logical_Router") {
+						if damage != "" {
+							server.NBCtl(t, strings.Fields(fmt.Sprintf(damage, router))...)
+						}
+					}
+					if damage != "lr-del %s" { // without a router port there is no other owner
+						write(t, open(t, server, configure, func(c *ovn.Config) { c.Owner = "two" }), netvirt.Model{})
+						require.Len(t, list("Static_MAC_Binding"), 1)
+					}
+					write(t, open(t, server, configure), want)
+					fresh := ovsdb.Start(t)
+					write(t, open(t, fresh, configure), want)
+					require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
+				}
+			})
+		}
+	}
+}
+
 // withHost returns the model of a pod with an address of no pool.
 func withHost(pod, mac string) netvirt.Model {
 	node, gateway, address := netip.MustParseAddr("192.0.2.1"), netip.MustParsePrefix("169.254.1.1/32"), netip.MustParseAddr("172.16.0.5")

@@ -29,13 +29,13 @@ func load(c codec.Codec, from source) (*mirror, error) {
 	l := &loading{
 		mirror: newMirror(c), balances: map[netvirt.Key]ovsdb.Sum{}, links: map[uuid.UUID]ovsdb.Sum{}, due: map[*ovsdb.Table][]netvirt.Key{},
 		members: newMembers(), adopted: map[netvirt.Key]*ovsdb.RowSet{}, damaged: map[netvirt.Key]*ovsdb.RowSet{},
-		outdated: map[netvirt.Key]struct{}{},
+		outdated: map[netvirt.Key]struct{}{}, bound: map[string]bool{},
 	}
 	if err := l.follow(from); err != nil {
 		return nil, err
 	}
 	l.findDamaged()
-	l.findLeft()
+	l.findBindings()
 	if len(l.damaged) > 0 {
 		if err := l.keepDamaged(from); err != nil {
 			return nil, err
@@ -59,6 +59,9 @@ type loading struct {
 	damaged map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups
 	// outdated has the groups with a row of an earlier release.
 	outdated map[netvirt.Key]struct{}
+	// bound has the router ports that MAC bindings of ours name, and whether each was read as a port of ours.
+	bound  map[string]bool
+	others bool // bridges of other owners have routers in the database
 }
 
 // switchPorts is the table with most rows. It has the management ports, which groups of earlier tables may look up.
@@ -97,11 +100,16 @@ func (l *loading) decode(r ovsdb.Row) shown {
 		if outdated {
 			sum = now.Sum()
 		}
-		return shown{
+		one := shown{
 			table: r.Table, uuid: r.UUID(), head: k, former: l.codec.IsFormer(k, r), outdated: outdated, sum: sum, objects: l.codec.Decode(k, r),
 		}
+		if port, is := r.Value.(*nb.LogicalRouterPort); is {
+			one.port = port.Name
+		}
+		return one
 	case r.Table.ExternalIDs:
-		return shown{} // it is of another owner
+		owner := r.ExternalIDs()[codec.IDOwner]
+		return shown{others: r.Table.Name == nb.LogicalRouterTable && owner != "" && owner != l.codec.Owner}
 	}
 	return shown{stray: r}
 }
@@ -115,8 +123,13 @@ func (l *loading) take(one *shown) {
 		l.link(one.link)
 	case one.stray.Table != nil:
 		l.strays[one.stray.UUID()] = one.stray
+		if binding, is := one.stray.Value.(*nb.StaticMACBinding); is && codec.IsOwnBinding(binding) {
+			l.bound[binding.LogicalPort] = false
+		}
 	case one.read != nil:
 		l.read(one.read)
+	case one.others:
+		l.others = true
 	}
 }
 
@@ -141,6 +154,9 @@ func (l *loading) row(r *shown) {
 	}
 	if r.outdated {
 		l.outdated[r.head] = struct{}{}
+	}
+	if _, is := l.bound[r.port]; is {
+		l.bound[r.port] = true
 	}
 	l.balances[r.head] += r.sum + l.links[rowID(r.uuid)]
 	l.add(r)
@@ -314,6 +330,36 @@ func (l *loading) findDamaged() {
 			set.Links = append(set.Links, to)
 		}
 	})
+}
+
+// findBindings gives the MAC bindings of ours that no group has taken over to the damaged groups that they belong to. Each other one is
+// left, and becomes a group: all other rows of its pod are gone. At the router port of another owner it is not ours. A router port
+// that does not exist has no owner, so the binding is ours if no other owner has routers.
+func (l *loading) findBindings() {
+	for uuid, r := range l.strays {
+		binding, is := r.Value.(*nb.StaticMACBinding)
+		if !is || !codec.IsOwnBinding(binding) {
+			continue
+		}
+		if set := l.damagedOf(binding); set != nil {
+			set.AddRow(r)
+			delete(l.strays, uuid)
+		} else if l.bound[binding.LogicalPort] || !l.others {
+			l.left[binding.LogicalPort] = append(l.left[binding.LogicalPort], uuid)
+			o := codec.LeftBinding(uuid)
+			l.groups[o.Key()] = &group{objects: []netvirt.Object{o}, damaged: codec.Northbound.NewRowSet()}
+		}
+	}
+}
+
+// damagedOf returns the rows of the damaged group that a MAC binding belongs to; nil if there is none.
+func (l *loading) damagedOf(binding *nb.StaticMACBinding) *ovsdb.RowSet {
+	for k, set := range l.damaged {
+		if l.codec.BindsFor(k, binding) {
+			return set
+		}
+	}
+	return nil
 }
 
 // keepAddresses adds the links from address sets to the addresses of a damaged interface. The

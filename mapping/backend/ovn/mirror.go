@@ -25,7 +25,8 @@ type mirror struct {
 	// tables without external_ids, and rows that have lost theirs. A group takes over a
 	// stray that is one of its wanted rows.
 	strays map[string]ovsdb.Row
-	// left has the UUIDs of strays that are MAC bindings of ours at a router port, by its name: a pod and its port had gone at once.
+	// left has the UUIDs of strays that are MAC bindings of ours at a router port, by its name. An external writer has deleted all
+	// other rows of their pods. Each has a group of its own, without rows: codec.LeftBinding.
 	left map[string][]string
 	// former has the heads of groups with a switch of the other layout.
 	former map[netvirt.Key]struct{}
@@ -260,7 +261,8 @@ func (s *stage) holder(k, head netvirt.Key) netvirt.Key {
 }
 
 // transaction encodes the groups that change, and the groups whose encoding looks up a
-// changed object. It returns the transaction that updates the database.
+// changed object. It returns the transaction that updates the database. A MAC binding that is left comes last: another group may
+// have taken it over.
 func (s *stage) transaction() *ovsdb.Transaction {
 	for _, k := range s.changed {
 		for user := range s.users[k] {
@@ -278,7 +280,22 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		want, g.looked = s.encode(k, g.objects, s.look)
 		tx.Replace(s.withStrays(s.rows(k), want), want)
 	}
+	for k, g := range s.groups {
+		if uuid, is := codec.ParseLeftBinding(k); is && len(g.objects) == 0 {
+			tx.Replace(s.leftRow(uuid), codec.Northbound.NewRowSet())
+		}
+	}
 	return tx
+}
+
+// leftRow returns the row of a MAC binding that is left, if no group has taken it over.
+func (s *stage) leftRow(uuid string) *ovsdb.RowSet {
+	set := codec.Northbound.NewRowSet()
+	if r, found := s.strays[uuid]; found && !slices.Contains(s.adopted, uuid) {
+		set.AddRow(r)
+		s.adopted = append(s.adopted, uuid)
+	}
+	return set
 }
 
 // withStrays returns the rows of a group in the database, with the strays that the group takes over: its wanted rows, MAC bindings
@@ -323,15 +340,6 @@ func (m *mirror) leftAt(port string) iter.Seq2[string, *nb.StaticMACBinding] {
 			if binding, is := m.strays[uuid].Value.(*nb.StaticMACBinding); is && !yield(uuid, binding) {
 				return
 			}
-		}
-	}
-}
-
-// findLeft fills left.
-func (m *mirror) findLeft() {
-	for uuid, r := range m.strays {
-		if binding, is := r.Value.(*nb.StaticMACBinding); is && codec.IsOwnBinding(binding) {
-			m.left[binding.LogicalPort] = append(m.left[binding.LogicalPort], uuid)
 		}
 	}
 }

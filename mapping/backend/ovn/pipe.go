@@ -30,6 +30,8 @@ type shown struct {
 
 	sum     ovsdb.Sum
 	objects []netvirt.Object
+	port    string // the name of a router port of ours
+	others  bool   // it is a router of the bridge of another owner; table is nil
 
 	link  ovsdb.Link
 	stray ovsdb.Row

@@ -169,6 +169,28 @@ func IsOwnBinding(row *nb.StaticMACBinding) bool {
 	return err == nil && id.Version() == 5 && strings.HasPrefix(row.LogicalPort, "router:")
 }
 
+// BindsFor reports whether a row is one of bindMAC, of the group of a head.
+func (c Codec) BindsFor(head netvirt.Key, row *nb.StaticMACBinding) bool {
+	address, err := netip.ParseAddr(row.IP)
+	return err == nil && c.bindingUUID(head, row.LogicalPort, address) == row.UUID
+}
+
+// leftBinding begins the names of the objects of LeftBinding. No interface has such a name.
+const leftBinding = "MAC binding "
+
+// LeftBinding returns the object that Read returns for a row of bindMAC whose group has no other row: an interface that is never wanted.
+func LeftBinding(uuid string) netvirt.Object {
+	return netvirt.Interface{Name: leftBinding + uuid, ParentInterface: damagedMark}
+}
+
+// ParseLeftBinding returns the UUID of the row of a head that LeftBinding returned.
+func ParseLeftBinding(head netvirt.Key) (uuid string, ok bool) {
+	if head.Kind != netvirt.KindInterface {
+		return "", false
+	}
+	return strings.CutPrefix(head.Name, leftBinding)
+}
+
 // addresses returns the port's addresses in OVN's form: each MAC address, followed by its
 // IP addresses.
 func (p port) addresses() []string {
