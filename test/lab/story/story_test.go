@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 	"github.com/coe-bridge/coe-bridge/test/lab/story"
@@ -26,14 +28,15 @@ func TestMemory(t *testing.T) {
 	})
 }
 
-// TestOVN runs every story, in every way, on a bridge with a real northbound database.
+// TestOVN runs every story, in every way, on a bridge with a real northbound database. The stories have the rows of the layout elan.
 func TestOVN(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs ovsdb-server; make test runs it")
 	}
 	tell(t, func(t *testing.T) *teller {
 		nb := ovsdb.Start(t)
-		return &teller{t: t, bridge: bridgetest.Start(t, bridgetest.OVN(nb.Endpoint())), nb: nb}
+		elan := func(c *bridge.Config) { c.Backend.OVN.Layout = ovn.LayoutELAN }
+		return &teller{t: t, bridge: bridgetest.Start(t, bridgetest.OVN(nb.Endpoint()), elan), nb: nb}
 	})
 }
 

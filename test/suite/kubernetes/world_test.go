@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/agents"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
@@ -100,7 +101,7 @@ type running struct{ *bridgetest.Bridge }
 // database, with podPool.
 func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
 	t.Helper()
-	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
+	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withLayout(ovn.LayoutELAN), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
 	b := running{bridgetest.Start(t, append(all, options...)...)}
 	w.agents.At(b.URL())
 	return b
@@ -114,6 +115,11 @@ func (w *world) watched(t *testing.T, kubeconfig string) bridgetest.Option {
 		cfg.Kubernetes = bridge.KubernetesConfig{API: api, AnnotateQPS: math.Inf(1)}
 		cfg.Nodes = ranges.NodesConfig{Network: nodenet.Range{Prefix: w.network}, Services: []netip.Prefix{w.services}, External: []netip.Prefix{externalAddresses}}
 	}
+}
+
+// withLayout gives a bridge a layout of OVN.
+func withLayout(layout ovn.Layout) bridgetest.Option {
+	return func(cfg *bridge.Config) { cfg.Backend.OVN.Layout = layout }
 }
 
 // withPools gives a bridge the pools of its settings.
