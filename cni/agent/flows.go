@@ -101,6 +101,19 @@ func Empty(ctx context.Context, socket string) bool {
 	return err == nil && age == math.MaxInt64
 }
 
+// KeepARP makes a bridge with a management socket keep ARP packets from OpenDaylight. Without the socket the agent cannot do that.
+func KeepARP(ctx context.Context, socket string) error {
+	c, err := openflow.Dial(ctx, socket)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.KeepARP(ctx)
+}
+
 // flowPort returns the port of a plan as the flows see it.
 func (a *Agent) flowPort(ctx context.Context, p plan) (openflow.Port, error) {
 	number, err := a.cfg.Switch.Number(ctx, p.port.Name)

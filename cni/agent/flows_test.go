@@ -53,6 +53,9 @@ func TestFlowsInProcess(t *testing.T) {
 				return err
 			})
 			require.Empty(t, added)
+			out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-group", "unix:"+w.flows,
+				"group_id=210005,type=all,bucket=actions=set_field:0x9->tun_id,resubmit(,55)").CombinedOutput()
+			require.NoError(t, err, "%s", out)
 			for _, flow := range []string{
 				"table=0,in_port=" + number + ",actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17",
 				"table=17,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19",
@@ -61,6 +64,7 @@ func TestFlowsInProcess(t *testing.T) {
 				"table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
 				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
 				"table=220,reg6=0x900,actions=output:" + number,
+				"table=52,metadata=0x138c000000/0xffff000001,actions=write_actions(group:210005)",
 			} {
 				out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-flow", "unix:"+w.flows, flow).CombinedOutput()
 				require.NoError(t, err, "%s", out)

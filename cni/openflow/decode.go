@@ -47,7 +47,7 @@ func splitTyped(all []byte, each func(kind uint16, one []byte) error) error {
 const (
 	instructionWriteMetadata, instructionWriteActions, instructionApplyActions = 2, 3, 4
 
-	actionOutput, actionGroup, actionExperimenter = 0, 22, 0xffff
+	actionOutput, actionGroup, actionSetField, actionExperimenter = 0, 22, 25, 0xffff
 )
 
 // readFlow reads an entry of a flow multipart reply: 48 bytes, the match, and instructions.
@@ -121,6 +121,8 @@ func (a *Actions) read(actions []byte) error {
 			a.Outputs = append(a.Outputs, binary.BigEndian.Uint32(one[4:]))
 		case kind == actionGroup && len(one) >= 8:
 			a.Groups = append(a.Groups, binary.BigEndian.Uint32(one[4:]))
+		case kind == actionSetField && len(one) >= 16 && binary.BigEndian.Uint32(one[4:]) == oxmBasic<<16|oxmTunnelID<<9|8:
+			a.Tunnels = append(a.Tunnels, binary.BigEndian.Uint64(one[8:]))
 		case kind == actionExperimenter && len(one) == loadSize && binary.BigEndian.Uint32(one[4:]) == vendorNicira && binary.BigEndian.Uint16(one[8:]) == subtypeLoad:
 			to := binary.BigEndian.Uint32(one[12:])
 			if class, field := to>>16, to>>9&0x7f; class == nxmRegisters && binary.BigEndian.Uint16(one[10:]) == wholeRegister {

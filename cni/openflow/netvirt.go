@@ -15,8 +15,9 @@ import (
 //	21  routes packets of a vpn-instance: to a group that loads the tag of the port into a register
 //	50  has the source addresses of an elan-instance: a tag of a port, and the tag of the elan-instance
 //	51  has the destination addresses of an elan-instance
+//	52  leads other packets of an elan-instance to a group, which sends them to table 55 for each port, with the tag of the port as tunnel ID
 //	220 sends a packet to the port whose tag is in register 6
-const portTable, serviceTable, routeTable, sourceTable, destinationTable, outputTable = 0, 17, 21, 50, 51, 220
+const portTable, serviceTable, routeTable, sourceTable, destinationTable, broadcastTable, outputTable = 0, 17, 21, 50, 51, 52, 220
 
 // The places of tags: in the metadata and in register 6.
 const (
@@ -63,6 +64,9 @@ func (c *Conn) Lacks(ctx context.Context, p Port) (string, error) {
 	outputs, err := c.outputs(ctx, port)
 	if err != nil || !slices.Contains(outputs, p.Number) {
 		return fmt.Sprintf("table %d has no flow to port %d", outputTable, p.Number), err
+	}
+	if heard, err := c.broadcasts(ctx, elan, port); err != nil || !heard {
+		return fmt.Sprintf("the groups of table %d do not lead to port %d", broadcastTable, p.Number), err
 	}
 	return "", nil
 }
@@ -172,4 +176,34 @@ func (c *Conn) routes(ctx context.Context, to netip.Addr, port uint64) (bool, er
 	return slices.ContainsFunc(flows, func(f Flow) bool {
 		return leads(f.Actions) || slices.ContainsFunc(f.Groups, func(g uint32) bool { return leads(groups[g]) })
 	}), err
+}
+
+// broadcasts reports whether broadcasts in an elan-instance go to a port, from ports of the switch and from tunnels.
+func (c *Conn) broadcasts(ctx context.Context, elan, port uint64) (bool, error) {
+	flows, err := c.Flows(ctx, broadcastTable, Match{Metadata: Bits{elan, elanMask}})
+	if err != nil || len(flows) == 0 {
+		return false, err
+	}
+	groups, err := c.Groups(ctx)
+	for _, f := range flows {
+		if !slices.Contains(tunnels(groups, f.Groups), port) {
+			return false, err
+		}
+	}
+	return true, err
+}
+
+// tunnels returns the tunnel IDs that groups set, and groups to which they lead.
+func tunnels(groups map[uint32]Actions, of []uint32) (ids []uint64) {
+	all := slices.Clone(of)
+	for i := 0; i < len(all); i++ {
+		one := groups[all[i]]
+		ids = append(ids, one.Tunnels...)
+		for _, next := range one.Groups {
+			if !slices.Contains(all, next) {
+				all = append(all, next)
+			}
+		}
+	}
+	return ids
 }

@@ -1,5 +1,5 @@
 // Package openflow reads flows and groups of a bridge of Open vSwitch, with OpenFlow 1.3 over the bridge's management socket. From them it
-// finds out whether Netvirt's flows lead to a port, and since when no flow has come. It changes nothing in the switch.
+// finds out whether Netvirt's flows lead to a port, and since when no flow has come. It adds the flows that keep ARP packets from OpenDaylight.
 package openflow
 
 import (
@@ -19,6 +19,7 @@ const (
 	version13 = 4
 
 	typeHello, typeError, typeEchoRequest, typeEchoReply = 0, 1, 2, 3
+	typeFlowMod                                          = 14
 	typeMultipartRequest, typeMultipartReply             = 18, 19
 )
 
@@ -132,6 +133,7 @@ type Match struct {
 	Metadata            Bits
 	Source, Destination net.HardwareAddr
 	IPv4                netip.Addr // destination
+	ARP                 uint16     // operation
 	Register6           Bits       // of Open vSwitch
 }
 
@@ -140,12 +142,13 @@ const (
 	oxmBasic = 0x8000
 
 	oxmInPort, oxmMetadata, oxmEthDst, oxmEthSrc, oxmEthType, oxmIPv4Dst = 0, 2, 3, 4, 5, 12
+	oxmARPOperation, oxmTunnelID                                         = 21, 38
 )
 
 // Register 6 in a match: the class of registers in NXM, and its number there.
 const nxmRegisters, nxmRegister6 = 1, 6
 
-const etherTypeIPv4 = 0x0800
+const etherTypeIPv4, etherTypeARP = 0x0800, 0x0806
 
 // encode returns the match as in a message, padded.
 func (m Match) encode() []byte {
@@ -172,6 +175,10 @@ func (m Match) encode() []byte {
 	if m.IPv4.IsValid() {
 		add(oxmEthType, binary.BigEndian.AppendUint16(nil, etherTypeIPv4))
 		add(oxmIPv4Dst, m.IPv4.AsSlice())
+	}
+	if m.ARP != 0 {
+		add(oxmEthType, binary.BigEndian.AppendUint16(nil, etherTypeARP))
+		add(oxmARPOperation, binary.BigEndian.AppendUint16(nil, m.ARP))
 	}
 	if m.Register6.Mask != 0 {
 		fields = binary.BigEndian.AppendUint16(fields, nxmRegisters)
@@ -202,6 +209,7 @@ type Actions struct {
 	Outputs   []uint32 // ports
 	Groups    []uint32
 	Registers []Load
+	Tunnels   []uint64 // tunnel IDs
 }
 
 // Load is a value that goes to a whole register of Open vSwitch.
@@ -227,15 +235,18 @@ func (c *Conn) Flows(ctx context.Context, table byte, m Match) (all []Flow, err 
 const allTables = 0xff
 
 // Age returns for how long the switch has got no flow: the age of its youngest one. A flow that is written again as it is counts as new.
-// It leaves out flows with a timeout, because the switch can learn them. Flows of table 0 count only if there are no others: OpenDaylight
+// It leaves out the flows of KeepARP, and flows with a timeout, because the switch can learn them. Flows of table 0 count only if there are no others: OpenDaylight
 // writes the flow of a tunnel again each time when the tunnel is up, and the flows of a port are also in other tables. Without flows the
 // age is the longest duration.
 func (c *Conn) Age(ctx context.Context) (time.Duration, error) {
 	age, ofPorts := time.Duration(math.MaxInt64), time.Duration(math.MaxInt64)
 	err := c.eachFlow(ctx, allTables, Match{}, func(entry []byte) error {
-		const table, seconds, idle, hard, fixed = 2, 4, 14, 16, 48
+		const table, seconds, idle, hard, cookie, fixed = 2, 4, 14, 16, 24, 48
 		if len(entry) < fixed {
 			return errShort
+		}
+		if binary.BigEndian.Uint64(entry[cookie:]) == arpCookie {
+			return nil
 		}
 		if binary.BigEndian.Uint16(entry[idle:]) == 0 && binary.BigEndian.Uint16(entry[hard:]) == 0 {
 			youngest := &age

@@ -18,13 +18,22 @@ import (
 
 // bridge is the bridge of a real switch.
 type bridge struct {
-	t      *testing.T
-	socket string
+	t               *testing.T
+	socket, control string
 }
 
 func newBridge(t *testing.T) bridge {
 	lab := ovnhost.SwitchesForTest(t, "host1")
-	return bridge{t, filepath.Join(lab.Hosts[0].Dir, "br-int.mgmt")}
+	dir := lab.Hosts[0].Dir
+	return bridge{t, filepath.Join(dir, "br-int.mgmt"), filepath.Join(dir, "ovs-vswitchd.0.ctl")}
+}
+
+// trace returns what the bridge does to a packet.
+func (b bridge) trace(packet string) string {
+	b.t.Helper()
+	out, err := exec.CommandContext(b.t.Context(), "ovs-appctl", "-t", b.control, "ofproto/trace", "br-int", packet).CombinedOutput()
+	require.NoError(b.t, err, "%s", out)
+	return string(out)
 }
 
 // change runs a command of ovs-ofctl with one argument.
@@ -68,6 +77,8 @@ func TestLacks(t *testing.T) {
 	}
 	b.change("add-group", "group_id=150001,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x500->NXM_NX_REG6[],resubmit(,220)")
 	b.change("add-group", "group_id=150002,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x900->NXM_NX_REG6[],resubmit(,220)")
+	b.change("add-group", "group_id=210005,type=all,bucket=actions=set_field:0x8->tun_id,resubmit(,55)")
+	b.change("add-group", "group_id=210006,type=all,bucket=actions=group:210005")
 	b.change("add-flow", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001")
 	for _, step := range []struct{ lacks, flow string }{
 		{"table 0 has no flow for port 7", "table=0,in_port=7,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17"},
@@ -82,11 +93,19 @@ func TestLacks(t *testing.T) {
 		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
 		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},
 		{"table 220 has no flow to port 7", "table=220,priority=9,reg6=0x90000900,actions=output:7"},
+		{"the groups of table 52 do not lead to port 7", "table=52,priority=5,metadata=0x138c000001/0xffff000001,actions=write_actions(group:210005)"},
+		{"the groups of table 52 do not lead to port 7", "table=52,priority=5,metadata=0x138c000000/0xffff000001,actions=write_actions(group:210006)"},
 	} {
 		require.Equal(t, step.lacks, b.lacks(p))
 		b.change("add-flow", step.flow)
 	}
+	const without = "the groups of table 52 do not lead to port 7"
+	require.Equal(t, without, b.lacks(p), "the group has the port of another pod")
+	b.change("mod-group", "group_id=210005,type=all,bucket=actions=set_field:0x8->tun_id,resubmit(,55),bucket=actions=set_field:0x9->tun_id,resubmit(,55)")
 	require.Empty(t, b.lacks(p))
+	b.change("mod-group", "group_id=210006,type=all,bucket=actions=group:150001")
+	require.Equal(t, without, b.lacks(p), "broadcasts of pods of the switch do not reach the pod")
+	b.change("mod-group", "group_id=210006,type=all,bucket=actions=group:210005")
 	require.Equal(t, "table 0 has no flow for port 8", b.lacks(openflow.Port{Number: 8, MAC: pod}))
 }
 
@@ -144,4 +163,48 @@ func TestAge(t *testing.T) {
 	begun := time.Now()
 	b.change("add-flow", flow)
 	require.LessOrEqual(t, age(), time.Since(begun))
+}
+
+// TestKeepARP: ARP packets reach the tables of Netvirt, but not the controller. The flows do not count for the age. They come back.
+func TestKeepARP(t *testing.T) {
+	b := newBridge(t)
+	b.change("del-flows", "")
+	keep := func() {
+		t.Helper()
+		c, err := openflow.Dial(t.Context(), b.socket)
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.KeepARP(t.Context()))
+		age, err := c.Age(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, math.MaxInt64, age, "the bridge has no other flows")
+	}
+	keep()
+	keep()
+	b.change("del-flows", "table=43,arp,arp_op=2")
+	keep()
+
+	b.change("add-group", "group_id=5002,type=all,bucket=actions=CONTROLLER:65535,bucket=actions=resubmit(,48),bucket=actions=resubmit(,81)")
+	for _, flow := range []string{ // in the form that Netvirt gives them
+		"table=0,actions=goto_table:43",
+		"table=43,priority=100,arp,arp_op=1,actions=group:5002",
+		"table=43,priority=100,arp,arp_op=2,actions=CONTROLLER:65535,resubmit(,48)",
+		"table=43,priority=0,actions=goto_table:48",
+		"table=48,priority=0,actions=load:1->NXM_NX_REG1[],write_actions(LOCAL)",
+		"table=81,priority=100,arp,arp_op=1,arp_tpa=10.42.0.1,actions=load:0x2->NXM_OF_ARP_OP[],IN_PORT",
+	} {
+		b.change("add-flow", flow)
+	}
+	for packet, wanted := range map[string]string{
+		"arp,in_port=1,arp_op=1,arp_tpa=10.42.0.1": `(?s)IN_PORT.*LOCAL`, // in this order
+		"arp,in_port=1,arp_op=1,arp_tpa=10.42.0.2": `LOCAL`,
+		"arp,in_port=1,arp_op=2,arp_tpa=10.42.0.1": `LOCAL`,
+	} {
+		trace := b.trace(packet)
+		require.NotContains(t, trace, "CONTROLLER", packet)
+		require.Regexp(t, wanted, trace, packet)
+	}
+	b.change("del-flows", "table=43,arp,arp_op=1")
+	b.change("add-flow", "table=43,priority=100,arp,arp_op=1,actions=group:5002")
+	require.Contains(t, b.trace("arp,in_port=1,arp_op=1,arp_tpa=10.42.0.1"), "CONTROLLER", "without the flow of the agent")
 }

@@ -23,6 +23,8 @@ type Management struct {
 	Settled func(context.Context) bool
 	// Empty reports whether the bridge has no flows. Nil: it has some.
 	Empty func(context.Context) bool
+	// KeepARP makes the bridge keep ARP packets from OpenDaylight. Nil: nothing does.
+	KeepARP func(context.Context) error
 }
 
 // Keys in the database that mark our management.

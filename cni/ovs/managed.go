@@ -66,16 +66,27 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 	}
 }
 
-// manageOnce makes the switch have its management, and the bridge the flows of the present datastore and a master.
+// manageOnce makes the switch have its management, and the bridge the flows of the present datastore and of the agent, and a master.
 func (s *Switch) manageOnce(ctx context.Context, m Management, identity string, wait *settling, search *mastery) error {
 	_, err := s.Manage(ctx, m)
 	if err == nil && len(m.Managers) > 0 {
+		kept := s.keepARP(ctx, m)
 		if err = s.useDatastore(ctx, m, identity, wait); err == nil {
-			return s.findMaster(ctx, m, search)
+			return errors.Join(s.findMaster(ctx, m, search), kept)
 		}
 	}
 	search.due = time.Time{} // what happens meanwhile is not seen
 	return err
+}
+
+// keepARP makes the bridge keep ARP packets from OpenDaylight.
+func (s *Switch) keepARP(ctx context.Context, m Management) error {
+	if m.KeepARP == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	return m.KeepARP(ctx)
 }
 
 func (s *Switch) logFailure(err error) {

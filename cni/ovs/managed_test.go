@@ -2,6 +2,7 @@ package ovs_test
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/test/lab/openflow"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // manager starts OpenDaylight as the switch's database sees it: it accepts connections on the node, and sends back what it receives, so
@@ -69,4 +71,32 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 		return false
 	}, time.Minute, 50*time.Millisecond)
 	require.NoError(t, n.DeleteNode(t.Context(), first.Name))
+}
+
+// TestKeepsARP: the bridge is made to keep ARP packets from OpenDaylight again and again, also before OpenDaylight is connected. A failure
+// does not end that.
+func TestKeepsARP(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	kept := make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		network := &told{changed: make(chan struct{})}
+		n.KeepManaged(ctx, ovs.Management{Managers: []string{"tcp:127.0.0.1:1"}, Tunnels: n.host.Address, KeepARP: func(ctx context.Context) error {
+			select {
+			case kept <- struct{}{}:
+			case <-ctx.Done():
+			}
+			return errors.New("the switch refuses it")
+		}}, network.is)
+	})
+	defer running.Wait()
+	defer cancel()
+	for range 2 {
+		select {
+		case <-kept:
+		case <-time.After(patience.Patience):
+			require.Fail(t, "nothing keeps ARP packets from OpenDaylight")
+		}
+	}
 }

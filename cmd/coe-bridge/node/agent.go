@@ -209,5 +209,6 @@ func (f *agentFlags) management() (ovs.Management, error) {
 	}
 	settled := func(ctx context.Context) bool { return agent.Settled(ctx, f.flows()) }
 	empty := func(ctx context.Context) bool { return agent.Empty(ctx, f.flows()) }
-	return ovs.Management{Managers: f.managers, Tunnels: tunnels, Settled: settled, Empty: empty}, nil
+	keepARP := func(ctx context.Context) error { return agent.KeepARP(ctx, f.flows()) }
+	return ovs.Management{Managers: f.managers, Tunnels: tunnels, Settled: settled, Empty: empty, KeepARP: keepARP}, nil
 }
