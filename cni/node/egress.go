@@ -298,7 +298,7 @@ func (n *Node) forgetStray(w wanted, p pair) error {
 
 // answer lets the bridge ask which part in egress addresses is in force. A port of a part is in force once OVN has installed
 // it, and if nothing that concerns it has failed. A part stays in force until another one is.
-func (n *Node) answer(ctx context.Context, place *uplink.Place, part *uplink.Egress, o *outcome) error {
+func (n *Node) answer(asks context.Context, place *uplink.Place, part *uplink.Egress, o *outcome) error {
 	if part == nil {
 		n.confirmed = egress.State{}
 		return n.answers.Sync(netip.AddrPort{}, nil, egress.State{})
@@ -308,7 +308,7 @@ func (n *Node) answer(ctx context.Context, place *uplink.Place, part *uplink.Egr
 		return fmt.Errorf("egress-changed from the bridge: key: %w", err)
 	}
 	if o.err == nil {
-		if n.confirmed.Applied, n.confirmed.Missing = part.Version, n.missing(ctx, part, o.ways); len(n.confirmed.Missing) == 0 {
+		if n.confirmed.Applied, n.confirmed.Missing = part.Version, n.missing(asks, part, o.ways); len(n.confirmed.Missing) == 0 {
 			n.confirmed.Version = part.Version
 		}
 	}
@@ -319,9 +319,9 @@ func (n *Node) answer(ctx context.Context, place *uplink.Place, part *uplink.Egr
 
 // missing returns the names of the ports of a part that are not in force. failed has the ends of their links in the switch
 // whose links or addresses are not as they should be.
-func (n *Node) missing(ctx context.Context, part *uplink.Egress, failed map[string]error) (names []string) {
+func (n *Node) missing(asks context.Context, part *uplink.Egress, failed map[string]error) (names []string) {
 	for _, p := range pairsOf(part) {
-		if failed[p.port] != nil || n.cfg.Switch.Check(ctx, p.port) != nil {
+		if failed[p.port] != nil || n.cfg.Switch.Check(asks, p.port) != nil {
 			names = append(names, p.iface)
 		}
 	}

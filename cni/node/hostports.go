@@ -129,20 +129,20 @@ func rangesText(all []uplink.PortRange) string {
 }
 
 // readHostPorts notes the host ports of the pods. A change of them is followed by a check of everything.
-func (n *Node) readHostPorts(ctx context.Context, place *uplink.Place) {
+func (n *Node) readHostPorts(asks context.Context, place *uplink.Place) {
 	n.hosts.are, n.hosts.unread = nodeports.Hosts{}, nil
 	if !n.servesHostPorts(place) {
 		n.logUnreadable(nil)
 	} else {
-		n.hosts.are.Ports, n.hosts.unread = n.hostPorts(ctx, place)
+		n.hosts.are.Ports, n.hosts.unread = n.hostPorts(asks, place)
 		n.hosts.are.Unknown = n.hosts.unread != nil
 	}
 }
 
 // hostPorts returns the allowed host ports of the ports of the switch. A port whose pod the bridge no longer reports
 // has none: another pod can have its address.
-func (n *Node) hostPorts(ctx context.Context, place *uplink.Place) (all []nodeports.HostPort, err error) {
-	ports, err := n.cfg.Switch.Ports(ctx)
+func (n *Node) hostPorts(asks context.Context, place *uplink.Place) (all []nodeports.HostPort, err error) {
+	ports, err := n.cfg.Switch.Ports(asks)
 	if err != nil {
 		return nil, fmt.Errorf("read the host ports of pods: %w", err)
 	}

@@ -106,6 +106,7 @@ type Node struct {
 	// own are the ports for the node's own programs, by what they were made from.
 	own         map[string][]nodeports.Port
 	unused      unused
+	facts       *facts // nil until the switch has answered
 	controllers []netip.Addr
 	// unreached was logged last.
 	unreached []string
@@ -264,7 +265,9 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	if !known || place == nil || place.Isolated {
 		part = nil
 	}
-	o := n.sync(ctx, place, part, heard)
+	asks, stop := n.asking(ctx)
+	defer stop()
+	o := n.sync(ctx, asks, place, part, heard)
 	n.metrics.joined.Set(number(o.err == nil && place != nil))
 	n.metrics.changes.Add(float64(len(o.changes)))
 	if len(o.changes) > 0 {
@@ -275,10 +278,10 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	if place == nil {
 		return delayOf(o.err, retryAfter)
 	}
-	unanswered := n.answer(ctx, place, part, &o)
+	unanswered := n.answer(asks, place, part, &o)
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", unanswered, &n.answersFailure)
 	n.connected = o.err == nil
-	n.readHostPorts(ctx, place)
+	n.readHostPorts(asks, place)
 	served := n.syncServices(ctx, place)
 	if unread == nil {
 		n.ports.Begin(begun)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,6 +63,13 @@ func (o *outcome) step(port, what string, do func() (bool, error)) (ok bool) {
 	return err == nil
 }
 
+// fail notes an error, nil for none.
+func (o *outcome) fail(what string, err error) {
+	if err != nil {
+		o.err = errors.Join(o.err, fmt.Errorf("%s: %w", what, err))
+	}
+}
+
 // putPorts puts the ports of pairs into the switch. A port that waits for OpenDaylight concerns its namespace alone, and does not disconnect the
 // node, unless it is the management port or the node has no other port.
 func (o *outcome) putPorts(pairs []pair, put func(pair) (bool, error)) {
@@ -85,23 +93,71 @@ func (o *outcome) putPorts(pairs []pair, put func(pair) (bool, error)) {
 	}
 }
 
-// sync makes the node match its place and its part in egress addresses. heard is when the bridge was last heard.
-func (n *Node) sync(ctx context.Context, place *uplink.Place, part *uplink.Egress, heard time.Time) (o outcome) {
+// connectionWait is how long a check waits for a connection to the switch. It is long enough for the first check of a process.
+const connectionWait = 500 * time.Millisecond
+
+// asking returns the context of questions to the switch. It has ended if there is no connection, so that no question waits for one:
+// the ports of services must follow their endpoints meanwhile.
+func (n *Node) asking(ctx context.Context) (asks context.Context, stop context.CancelFunc) {
+	wait, stopWaiting := context.WithTimeout(ctx, connectionWait)
+	defer stopWaiting()
+	asks, stop = context.WithCancel(ctx)
+	if n.cfg.Switch.AwaitConnection(wait) != nil {
+		stop()
+	}
+	return asks, stop
+}
+
+// facts are what the node must know of its switch.
+type facts struct {
+	mtu       int // of pod links
+	userspace bool
+	databases []uint16 // see databasePorts
+}
+
+// learn updates the facts. If the switch does not answer, the node goes on with what it knows.
+func (n *Node) learn(asks context.Context, place *uplink.Place) (err error) {
+	f := &facts{mtu: place.MTU}
+	if f.mtu == 0 {
+		if f.mtu, err = n.cfg.MTU(asks); err != nil {
+			return err
+		}
+	}
+	if f.userspace, err = n.cfg.Switch.Userspace(asks); err != nil {
+		return err
+	}
+	settings, err := n.cfg.Switch.Settings(asks)
+	if err != nil {
+		return err
+	}
+	f.databases = databasePorts(settings)
+	n.facts = f
+	return nil
+}
+
+// sync makes the node match its place and its part in egress addresses. asks is for questions to the switch, and heard is when the bridge
+// was last heard.
+func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink.Egress, heard time.Time) (o outcome) {
 	if place == nil {
-		o.changes, o.err = n.leave(ctx)
+		o.changes, o.err = n.leave(asks)
 		return o
 	}
 	o.step("", egressAddresses, func() (bool, error) { return n.takeLost(part) })
+	err := n.learn(asks, place)
+	o.fail("ask the switch", err)
+	if n.facts == nil {
+		return o
+	}
 	w, err := n.wanted(ctx, place, part)
 	if err != nil {
-		o.err = errors.Join(o.err, fmt.Errorf("determine the node's connection to the pod network: %w", err))
+		o.fail("determine the node's connection to the pod network", err)
 		return o
 	}
 	if w.isolated && w.balances && n.filtersStrictly() {
 		w.unreached = append(w.unreached, "services by endpoints on other nodes: net.ipv4.conf.all.rp_filter is 1, and the node drops their answers; set it to 0")
 	}
 	n.logUnreached(w.unreached)
-	n.join(ctx, w, &o)
+	n.join(ctx, asks, w, &o)
 	n.putEgress(w.egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
@@ -140,46 +196,31 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 	if err != nil {
 		return wanted{}, err
 	}
-	mtu := place.MTU
-	if mtu == 0 {
-		if mtu, err = n.cfg.MTU(ctx); err != nil {
-			return wanted{}, err
-		}
-	}
+	mtu := cmp.Or(place.MTU, n.facts.mtu)
 	fit := *n.usable(ctx, place, mtu)
 	if !n.balances(place) {
 		fit.WayOut = nil
 	}
 	w, err := newWanted(&fit, n.cfg.Uplink.Records(), routed)
-	w.mtu = mtu
+	w.mtu, w.softwareChecksums, w.databases = mtu, n.facts.userspace, slices.Clip(n.facts.databases)
 	if n.cfg.OpenDaylight {
 		w.namePorts()
 		w.controllers = n.controllers
 	}
 	if err == nil && part != nil {
+		w.databases = append(w.databases, part.Port) // a pod could keep the bridge from being answered
 		err = w.addEgress(part)
 	}
-	if err != nil {
-		return w, err
-	}
-	if w.softwareChecksums, err = n.cfg.Switch.Userspace(ctx); err != nil {
-		return w, err
-	}
-	settings, err := n.cfg.Switch.Settings(ctx)
-	if err != nil {
-		return w, err
-	}
-	w.databases = databasePorts(settings)
-	if part != nil { // a pod could keep the bridge from being answered
-		w.databases = append(w.databases, part.Port)
-	}
-	return w, nil
+	return w, err
 }
 
 // join removes what is not wanted, and creates what is missing. Each step finds what it needs
-// from the steps before.
-func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
-	o.step("", "link", func() (bool, error) { return n.removeOthers(ctx, w.pairs, n.cfg.OpenDaylight) })
+// from the steps before. If asks has ended, join leaves the ports of the switch alone; the outcome has the reason.
+func (n *Node) join(ctx, asks context.Context, w wanted, o *outcome) {
+	connected := asks.Err() == nil
+	if connected {
+		o.step("", "link", func() (bool, error) { return n.removeOthers(asks, w.pairs, n.cfg.OpenDaylight) })
+	}
 	if !w.isolated || w.balances {
 		o.step("", "forwarding", func() (bool, error) { return n.allowForwarding(w) })
 	}
@@ -198,7 +239,7 @@ func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 		w.pairs = slices.DeleteFunc(slices.Clone(w.pairs), func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
 	}
 	for _, p := range w.pairs {
-		if o.step(p.port, "link", func() (bool, error) { return n.createLink(ctx, w, p) }) {
+		if o.step(p.port, "link", func() (bool, error) { return n.createLink(asks, w, p) }) {
 			o.step(p.port, "settings", func() (bool, error) { return n.putSettings(p) })
 			o.step(p.port, "link", func() (bool, error) { return n.putLink(ctx, w, p) })
 			o.step(p.port, "addresses", func() (bool, error) { return putAddress(n.cfg.Netns, p) })
@@ -206,9 +247,11 @@ func (n *Node) join(ctx context.Context, w wanted, o *outcome) {
 	}
 	o.step("", "routes", func() (bool, error) { return putRoutes(n.cfg.Netns, w) })
 	o.step("", "routing rules", func() (bool, error) { return policyroute.Put(n.cfg.Netns, w.routers()) })
-	o.putPorts(w.pairs, func(p pair) (bool, error) {
-		return n.cfg.Switch.PutNode(ctx, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
-	})
+	if connected {
+		o.putPorts(w.pairs, func(p pair) (bool, error) {
+			return n.cfg.Switch.PutNode(asks, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
+		})
+	}
 }
 
 // forgetOthers ends the connections of others whose source is the service address: once, when the rules give
@@ -224,11 +267,11 @@ func (n *Node) forgetOthers(w wanted) error {
 
 // createLink creates a pair if it does not exist. The link comes before its port: a switch that
 // sees a new link behind an old port may keep the old link.
-func (n *Node) createLink(ctx context.Context, w wanted, p pair) (created bool, err error) {
+func (n *Node) createLink(asks context.Context, w wanted, p pair) (created bool, err error) {
 	if is, err := p.exists(n.cfg.Netns); is || err != nil {
 		return false, err
 	}
-	if err := n.removePair(ctx, p.port); err != nil {
+	if err := n.removePair(asks, p.port); err != nil {
 		return false, err
 	}
 	if err := n.forgetStray(w, p); err != nil {

@@ -165,6 +165,12 @@ func (s *Switch) session(ctx context.Context) (*session, error) {
 	}
 }
 
+// AwaitConnection waits until there is a connection to the database.
+func (s *Switch) AwaitConnection(ctx context.Context) error {
+	_, err := s.session(ctx)
+	return err
+}
+
 // Ready fails if ports cannot be added now, with the reason.
 func (s *Switch) Ready() error {
 	s.mu.Lock()
