@@ -42,7 +42,11 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 // monitor starts the copy of the tables, and calls changed for each row that changes, with its
 // former and its new content.
 func (o *session) monitor(ctx context.Context, changed func(model.Model)) error {
-	o.client.Cache().AddEventHandler(&cache.EventHandlerFuncs{
+	copied := o.client.Cache()
+	if copied == nil {
+		return errClosed
+	}
+	copied.AddEventHandler(&cache.EventHandlerFuncs{
 		AddFunc:    func(_ string, row model.Model) { changed(row) },
 		UpdateFunc: func(_ string, old, row model.Model) { changed(old); changed(row) },
 		DeleteFunc: func(_ string, row model.Model) { changed(row) },
@@ -63,6 +67,29 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 	return nil
 }
 
+// errClosed is why a session ends whose server is away.
+var errClosed = errors.New("the server closed the connection")
+
+// within calls the client, and returns when ctx ends. The client itself can wait for longer: for a server that does not read, until the
+// connection ends.
+func within[T any](ctx context.Context, call func() (T, error)) (result T, err error) {
+	type answer struct {
+		result T
+		err    error
+	}
+	answers := make(chan answer, 1)
+	go func() {
+		result, err := call()
+		answers <- answer{result, err}
+	}()
+	select {
+	case a := <-answers:
+		return a.result, a.err
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+}
+
 // watch probes the connection until it fails.
 func (o *session) watch(ctx context.Context, every, timeout time.Duration) error {
 	tick := time.NewTicker(every)
@@ -70,13 +97,13 @@ func (o *session) watch(ctx context.Context, every, timeout time.Duration) error
 	for {
 		select {
 		case <-o.client.DisconnectNotify():
-			return errors.New("the server closed the connection")
+			return errClosed
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
 		}
 		probe, cancel := context.WithTimeout(ctx, timeout)
-		err := o.client.Echo(probe)
+		_, err := within(probe, func() (struct{}, error) { return struct{}{}, o.client.Echo(probe) })
 		cancel()
 		if err != nil {
 			return fmt.Errorf("no answer to an echo request: %w", err)
@@ -90,7 +117,7 @@ func (o *session) close() { go o.client.Close() }
 
 // transact executes operations as one transaction.
 func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
-	results, err := o.client.Transact(ctx, ops...)
+	results, err := within(ctx, func() ([]ovsdb.OperationResult, error) { return o.client.Transact(ctx, ops...) })
 	if err != nil {
 		return nil, err
 	}
