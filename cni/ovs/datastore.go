@@ -128,6 +128,7 @@ func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow,
 	// In fail mode standalone a bridge without controllers would forward all packets.
 	without := ovsdb.Row{"controller": left, "fail_mode": "secure"}
 	_, err = one.transact(ctx, append(s.whileControlledBy(has, without), top.set("external_ids", keyControllers, string(text))...)...)
+	s.steady.reset()
 	return string(text), err
 }
 

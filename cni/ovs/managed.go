@@ -1,13 +1,12 @@
 package ovs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
@@ -52,7 +51,7 @@ func (s *Switch) KeepManaged(ctx context.Context, m Management, network Network)
 			s.logManaged(is)
 		}
 		s.steady.look(ctx, is, m, s.cfg.Timeout)
-		if err == nil && len(m.Managers) == 0 && (is != nil || s.steady.is.Load()) {
+		if err == nil && len(m.Managers) == 0 && (is != nil || s.steady.reached()) {
 			again.Stop()
 		}
 		select {
@@ -108,38 +107,70 @@ func (s *Switch) logManaged(is error) {
 // steadiness reports whether OpenDaylight has programmed the bridge for long enough that a new port of the node gets all of its flows. When
 // a switch connects, OpenDaylight creates its tunnels. If a port comes at the same time, other switches can be without a flow to it for good.
 type steadiness struct {
-	is    atomic.Bool
+	mu    sync.Mutex
+	is    bool
 	since time.Time // when OpenDaylight began to program the bridge; zero if it does not
+}
+
+// reset notes that OpenDaylight does not program the bridge, or has just begun to.
+func (s *steadiness) reset() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.is, s.since = false, time.Time{}
+}
+
+func (s *steadiness) reached() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.is
+}
+
+// begun returns when OpenDaylight began to program the bridge, which it does now.
+func (s *steadiness) begun() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	return s.since
 }
 
 // look looks whether OpenDaylight, which programs the bridge unless managed is an error, has stopped to write flows. The questions to the
 // switch have a timeout.
 func (s *steadiness) look(ctx context.Context, managed error, m Management, timeout time.Duration) {
-	switch {
-	case managed != nil:
-		s.since = time.Time{}
-		s.is.Store(false)
+	if managed != nil {
+		s.reset()
 		return
-	case s.is.Load():
-		return
-	case s.since.IsZero():
-		s.since = time.Now()
 	}
+	if s.reached() {
+		return
+	}
+	since := s.begun()
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	quiet := (m.Settled == nil || m.Settled(ctx)) && (m.Empty == nil || !m.Empty(ctx))
-	s.is.Store(quiet || time.Since(s.since) > steadyLimit)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.since.Equal(since) { // otherwise it was reset meanwhile
+		s.is = quiet || time.Since(since) > steadyLimit
+	}
 }
 
 // errUnsteady is why a port of the node is not added yet.
 var errUnsteady = errors.New("OpenDaylight has just begun to program the switch and still writes flows")
 
-// awaitsFlows fails if a new port of the node must wait for OpenDaylight.
+// awaitsFlows fails if a new port of the node must wait for OpenDaylight. KeepManaged sees that only later.
 func (s *Switch) awaitsFlows() error {
-	if s.cfg.Controller == OVN || s.steady.is.Load() {
+	if s.cfg.Controller == OVN {
 		return nil
 	}
-	return cmp.Or(s.Managed(), errUnsteady)
+	if err := s.Managed(); err != nil {
+		return err
+	}
+	if !s.steady.reached() {
+		return errUnsteady
+	}
+	return nil
 }
 
 // transition detects changes of an error.

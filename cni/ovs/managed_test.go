@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -39,8 +38,8 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 	var quiet atomic.Bool
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	network := &told{changed: make(chan struct{})}
 	running.Go(func() {
-		network := &told{changed: make(chan struct{})}
 		n.KeepManaged(ctx, ovs.Management{Settled: func(context.Context) bool { return quiet.Load() }, Empty: n.isEmpty}, network.is)
 	})
 	defer running.Wait()
@@ -57,20 +56,39 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 		return changed && err == nil
 	}, time.Minute, 50*time.Millisecond)
 
-	n.db("del-manager")
-	require.Eventually(t, func() bool { return n.Managed() != nil }, time.Minute, 10*time.Millisecond)
-	changed, err := n.PutNode(t.Context(), first)
-	require.NoError(t, err)
-	require.False(t, changed)
 	second := ovs.NodePort{Name: "port2", Interface: "node:2", MAC: "0a:58:0a:00:00:02"}
+	n.whileUnseen(network, first, second)
+	n.db("set-manager", n.manager())
 	require.Eventually(t, func() bool {
-		if _, err := n.PutNode(t.Context(), second); err != nil {
-			return true
-		}
-		assert.NoError(t, n.DeleteNode(t.Context(), second.Name)) // KeepManaged had not looked yet
-		return false
+		changed, err := n.PutNode(t.Context(), second)
+		return changed && err == nil
 	}, time.Minute, 50*time.Millisecond)
-	require.NoError(t, n.DeleteNode(t.Context(), first.Name))
+	for _, p := range []ovs.NodePort{first, second} {
+		require.NoError(t, n.DeleteNode(t.Context(), p.Name))
+	}
+}
+
+// whileUnseen changes the management of the switch while KeepManaged, which asks the network first, sees nothing: the first port, which
+// exists, does not wait, and the second one does.
+func (n *node) whileUnseen(network *told, first, second ovs.NodePort) {
+	n.t.Helper()
+	network.mu.Lock()
+	defer network.mu.Unlock()
+	require.NoError(n.t, n.host.OVSDB.Stop())
+	require.Eventually(n.t, func() bool { return n.Ready() != nil }, time.Minute, 10*time.Millisecond)
+	require.NoError(n.t, n.host.OVSDB.Cont())
+	require.Eventually(n.t, func() bool { return n.Managed() == nil }, time.Minute, 10*time.Millisecond)
+	_, err := n.PutNode(n.t.Context(), second)
+	require.ErrorContains(n.t, err, "still writes flows")
+
+	n.db("del-manager")
+	require.Eventually(n.t, func() bool { return n.Managed() != nil }, time.Minute, 10*time.Millisecond)
+	changed, err := n.PutNode(n.t.Context(), first)
+	require.NoError(n.t, err)
+	require.False(n.t, changed)
+	_, err = n.PutNode(n.t.Context(), second)
+	require.ErrorIs(n.t, err, ovs.ErrWaits)
+	require.ErrorContains(n.t, err, "OpenDaylight does not manage the switch")
 }
 
 // TestKeepsARP: the bridge is made to keep ARP packets from OpenDaylight again and again, also before OpenDaylight is connected. A failure

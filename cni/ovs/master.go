@@ -52,7 +52,7 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	if err != nil {
 		return err
 	}
-	slaves := slavesOf(ctx, m, rows)
+	slaves := s.slavesOf(ctx, m, rows)
 	if len(slaves) == 0 {
 		if slices.ContainsFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" }) {
 			search.tries = 0
@@ -84,11 +84,13 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 
 // slavesOf returns the targets of the connected members of OpenDaylight, sorted, if none of them programs the bridge: at least two, and all
 // are slaves, or none is the master and the bridge has no flows. Equals (enable-equal-role) program a bridge too.
-func slavesOf(ctx context.Context, m Management, rows []ovsdb.Row) []string {
+func (s *Switch) slavesOf(ctx context.Context, m Management, rows []ovsdb.Row) []string {
 	if slaves := membersOf(m, rows, func(role any) bool { return role == "slave" }); len(slaves) > 1 {
 		return slaves
 	}
 	idle := membersOf(m, rows, func(role any) bool { return role != "master" })
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
 	if len(idle) == 0 || m.Empty == nil || !m.Empty(ctx) {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,11 +81,16 @@ func (n *node) take(m *member, role openflow.Role) {
 
 // keepManaged manages the bridge until the test ends. Managers have the address of the members.
 func (n *node) keepManaged(managers ...string) {
+	n.keepManagedIf(n.isEmpty, managers...)
+}
+
+// keepManagedIf is keepManaged with an answer to whether the bridge has no flows.
+func (n *node) keepManagedIf(empty func(context.Context) bool, managers ...string) {
 	ctx, cancel := context.WithCancel(n.t.Context())
 	var running sync.WaitGroup
 	running.Go(func() {
 		network := &told{changed: make(chan struct{})}
-		n.KeepManaged(ctx, ovs.Management{Managers: managers, Tunnels: n.host.Address, Empty: n.isEmpty}, network.is)
+		n.KeepManaged(ctx, ovs.Management{Managers: managers, Tunnels: n.host.Address, Empty: empty}, network.is)
 	})
 	n.t.Cleanup(func() { cancel(); running.Wait() })
 }
@@ -118,14 +124,22 @@ func (n *node) isEmpty(ctx context.Context) bool {
 	return err == nil && !strings.Contains(flows, "table=")
 }
 
-// TestReconnectsIdle: the only OpenDaylight, which has no role and has written no flows, is disconnected for some seconds.
+// TestReconnectsIdle: the only OpenDaylight, which has no role and has written no flows, is disconnected for some seconds. A question to
+// the switch that is not answered is asked again.
 func TestReconnectsIdle(t *testing.T) {
 	n, members := withMembers(t)
 	only := members[0]
 	n.db("set-controller", "br-int", only.target)
 	n.openFlow("del-flows")
 	_, before := only.last()
-	n.keepManaged("tcp:127.0.0.1:1")
+	var asked atomic.Bool
+	n.keepManagedIf(func(ctx context.Context) bool {
+		if asked.CompareAndSwap(false, true) {
+			<-ctx.Done()
+			return false
+		}
+		return n.isEmpty(ctx)
+	}, "tcp:127.0.0.1:1")
 	require.Eventually(t, func() bool { _, count := only.last(); return count > before }, time.Minute, 10*time.Millisecond, "it connects again")
 	require.Equal(t, only.target, n.db("get-controller", "br-int"))
 }

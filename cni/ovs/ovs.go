@@ -137,6 +137,7 @@ func pause(ctx context.Context, d time.Duration) {
 
 // set changes the current session, and notifies all listeners.
 func (s *Switch) set(one *session, failure error) {
+	s.steady.reset() // OpenDaylight can have lost the switch too
 	s.mu.Lock()
 	s.current, s.failure = one, failure
 	close(s.changed)
