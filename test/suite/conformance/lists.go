@@ -140,9 +140,21 @@ func (l lists) names() []string {
 	return names
 }
 
+// dualStack is in the names of the tests that need both families.
+const dualStack = "[Feature:IPv6DualStack]"
+
+// mustPass returns the tests that must pass on a cluster. If IPv6 addresses come first, these are the tests that need both
+// families: others need addresses of load balancers, which are IPv4 alone.
+func (l lists) mustPass(ipv6First bool) []string {
+	if !ipv6First {
+		return l.passing
+	}
+	return slices.DeleteFunc(slices.Clone(l.passing), func(name string) bool { return !strings.Contains(name, dualStack) })
+}
+
 // choose returns the tests to run: the tests that must pass or, if only is not nil, the tests of the
 // suite that match it. The lists of the backend must match the tests of the suite.
-func choose(ctx context.Context, s *suite, backend string, only *regexp.Regexp) ([]string, error) {
+func choose(ctx context.Context, s *suite, backend string, ipv6First bool, only *regexp.Regexp) ([]string, error) {
 	all, err := s.tests(ctx)
 	if err != nil {
 		return nil, err
@@ -152,7 +164,7 @@ func choose(ctx context.Context, s *suite, backend string, only *regexp.Regexp) 
 		return nil, err
 	}
 	if only == nil {
-		return l.passing, l.compare(all)
+		return l.mustPass(ipv6First), l.compare(all)
 	}
 	chosen := slices.DeleteFunc(all, func(name string) bool { return !only.MatchString(name) })
 	if len(chosen) == 0 {

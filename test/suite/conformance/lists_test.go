@@ -23,6 +23,19 @@ func TestListsOfTheTree(t *testing.T) {
 	require.Equal(t, all[onOVN], all[onODL], "the lists of both backends have the tests of the suite")
 }
 
+// TestMustPass: on a cluster whose first family is IPv6, the tests that need both families must pass.
+func TestMustPass(t *testing.T) {
+	l, err := readLists(onOVN)
+	require.NoError(t, err)
+	require.Equal(t, l.passing, l.mustPass(false))
+	six := l.mustPass(true)
+	require.Len(t, six, 20)
+	for _, name := range six {
+		require.Contains(t, l.passing, name)
+		require.Contains(t, name, "IPv6DualStack")
+	}
+}
+
 func TestPassingIsParsed(t *testing.T) {
 	for _, c := range []struct{ name, text, err string }{
 		{"good", "[sig-network] A\n[sig-network] B\n", ""},

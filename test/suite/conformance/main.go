@@ -2,7 +2,7 @@
 // a cluster of a control-plane node, which runs no pods of the tests, and six nodes in three zones. coe-bridge is installed
 // there as docs/kubernetes.md says. passing.txt has the tests that must pass. excluded.txt has all others, with the reason. The command fails if the
 // suite has a test that is in neither file. On OpenDaylight, passing-odl.txt has the tests that must pass, and excluded-odl.txt those that
-// are excluded besides.
+// are excluded besides. With -ipv6-first the tests of passing.txt that need both families run on a cluster whose first family is IPv6.
 //
 // The suite is built from the module of the Kubernetes that runs. The images of its pods are made
 // of programs that are built here and of files of this machine. Nothing is pulled.
@@ -80,7 +80,7 @@ func parseOptions() (o options, err error) {
 	flag.IntVar(&o.nodes, "nodes", 0, "number of nodes beside the control-plane node, in three zones; 0 means 6, and 2 with OpenDaylight")
 	flag.StringVar(&o.backend, "backend", onOVN, "what programs the switches: ovn or odl (OpenDaylight)")
 	flag.BoolVar(&o.dual, "dual-stack", true, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, as the tests with IPv6DualStack require; no effect with OpenDaylight, whose cluster has IPv4 alone")
-	flag.BoolVar(&o.six, "ipv6-first", false, "let the IPv6 addresses of the dual-stack cluster come first; for -run IPv6DualStack, as other tests need addresses of load balancers, which are IPv4 alone")
+	flag.BoolVar(&o.six, "ipv6-first", false, "let the IPv6 addresses of the dual-stack cluster come first, and run the tests with IPv6DualStack; other tests need addresses of load balancers, which are IPv4 alone")
 	flag.IntVar(&o.parallel, "parallel", 4, "number of tests that run at the same time")
 	flag.Func("run", "run the suite's tests that match this regular expression, including excluded ones, instead of the tests that must pass", func(text string) error {
 		o.only, err = regexp.Compile(text)
@@ -113,7 +113,7 @@ func conform(ctx context.Context, o options, s *screen.Screen) error {
 		return err
 	}
 	s.Step("Compare the suite's tests with the lists")
-	tests, err := choose(ctx, suite, o.backend, o.only)
+	tests, err := choose(ctx, suite, o.backend, o.six, o.only)
 	if err != nil {
 		return err
 	}
