@@ -10,6 +10,8 @@ LINT       := $(TOOLS)/$(GOLANGCI)
 BACKEND    ?= ovn
 # The default of go test, ten minutes for a package, is too short for a slow machine.
 GO_TEST    := go test -timeout 80m
+# The tests of mapping/backend/ovn whose outcome depends on the release of OVN: with packets, and on databases that change or fail.
+ON_OVN     := Traffic|TestConformance|TestLayouts|TestChangeOfLayout|TestNamespacesOnOneSwitch|TestOld|TestLocalnet|TestRenewal|TestLateChassis|TestPolicyLog|TestCluster|TestSchedules
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealOpenDaylight
 # The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
@@ -19,6 +21,7 @@ PLAIN      := ./cni/agent ./test/suite/kubelet ./test/suite/replicas ./test/suit
 	./test/suite/csit ./test/suite/ovncluster ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
 # Those of the other packages that take long.
 LONG       := ./test/suite/kubernetes ./mapping/backend/ovn ./mapping/backend/odl
+TEST_DEMO  := go run ./test/demo/ovn up --listen 127.0.0.1:18181 && go run ./test/demo/ovn down
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
 # OVN=25.03 in the command line runs tests, demos and benchmarks on the OVN of make ovn, not on the installed one.
@@ -110,6 +113,7 @@ test-race:
 
 test-plain:
 	$(MAKE) test-ovn OVN=25.03
+	$(TEST_DEMO)
 	$(GO_TEST) -vet=off -p 2 -skip 'InProcess$$' $(PLAIN)
 	$(GO_TEST) -vet=off -p 2 -run 'Conformance|^TestSchedules$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory
 	$(MAKE) test-oxygen
@@ -117,13 +121,12 @@ test-plain:
 test-oxygen:
 	$(ON_ODL)/oxygen ./mapping/backend/odl
 
-# test-ovn: run the suite of all backends, tests with traffic and the demo on OVN (root); test-plain runs it with OVN=25.03
+# test-ovn: run the suite of all backends, tests with traffic and faults, and the demo on OVN (root); test-plain runs it with OVN=25.03
 test-ovn: build
 	ovn-northd --version
 	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
-	$(GO_TEST) -vet=off -count=1 -run 'TestConformance|TestLayouts|TestOld|TestTraffic|TestChangeOfLayout|TestNamespacesOnOneSwitch' ./mapping/backend/ovn
-	go run ./test/demo/ovn up --listen 127.0.0.1:18181
-	go run ./test/demo/ovn down
+	$(GO_TEST) -vet=off -count=1 -run '$(ON_OVN)' ./mapping/backend/ovn
+	$(TEST_DEMO)
 
 # faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout (root; half an hour)
 faults: deps
