@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/lab/kubelab"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -88,6 +89,14 @@ func (c *cluster) testFrozen(t *testing.T) {
 func (c *cluster) testKilled(t *testing.T) {
 	c.testFault(t, fault{gap: longestGap, begin: c.killCentral, end: func(t *testing.T) {
 		require.NoError(t, c.startCentral(t.Context()))
+	}})
+}
+
+// testDatastoreLost kills OpenDaylight, and starts it with an empty datastore. Some pods cannot reach others until the switches have
+// forgotten their flows.
+func (c *cluster) testDatastoreLost(t *testing.T) {
+	c.testFault(t, fault{gap: patience.Patience, begin: c.killCentral, end: func(t *testing.T) {
+		require.NoError(t, c.OpenDaylight.Wipe(t.Context()))
 	}})
 }
 

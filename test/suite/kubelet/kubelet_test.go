@@ -65,12 +65,13 @@ func (c *cluster) all() []scenario {
 		{"nobody loses a packet", onBoth, c.testProbes},
 		{"the controller is frozen for a minute", onBoth, c.testFrozen},
 		{"the controller is killed", onBoth, c.testKilled},
+		{"the datastore is lost", onOpenDaylight, c.testDatastoreLost}, // of OVN: test/suite/ovncluster
 		{"a node is rebooted", onOVN, c.testReboot},
 		{"all machines are rebooted", onOVN, c.testRebootAll},
 		{"100 pods at once", onOVN, c.testMany},
 		{"Multus", onOVN, c.testMultus},
 		{"the agent needs its capabilities", onOVN, c.testCapabilities},
-		{"namespaces are isolated", onOVN, c.testIsolation},
+		{"namespaces are isolated", onBoth, c.testIsolation},
 		{"coe-bridge is uninstalled", onBoth, c.testUninstall},
 	}
 }
