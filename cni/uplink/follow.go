@@ -93,6 +93,7 @@ func (u *Uplink) connected(url string) {
 	defer u.mu.Unlock()
 	u.status.Connected, u.status.Err = true, nil
 	u.connections++
+	u.followed = slices.Index(u.cfg.URLs, url)
 	u.notify()
 	u.log.Info("following the bridge", "url", url, "after", u.state.id)
 }

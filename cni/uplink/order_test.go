@@ -27,22 +27,24 @@ type placed struct {
 
 func servePlaces(t *testing.T) *placed {
 	p := &placed{more: make(chan string)}
-	p.url = serve(t, func(w http.ResponseWriter, r *http.Request) {
-		p.opens.Add(1)
-		p.mu.Lock()
-		group := p.group
-		p.mu.Unlock()
-		for {
-			_, _ = io.WriteString(w, group)
-			w.(http.Flusher).Flush()
-			select {
-			case group = <-p.more:
-			case <-r.Context().Done():
-				return
-			}
-		}
-	})
+	p.url = serve(t, p.serve)
 	return p
+}
+
+func (p *placed) serve(w http.ResponseWriter, r *http.Request) {
+	p.opens.Add(1)
+	p.mu.Lock()
+	group := p.group
+	p.mu.Unlock()
+	for {
+		_, _ = io.WriteString(w, group)
+		w.(http.Flusher).Flush()
+		select {
+		case group = <-p.more:
+		case <-r.Context().Done():
+			return
+		}
+	}
 }
 
 // tell changes what an agent gets when it connects, and returns it.
@@ -158,4 +160,26 @@ func TestWrongOrder(t *testing.T) {
 	_, known, _ := a.Place()
 	require.False(t, known, "the state is of the time with OVN")
 	require.Empty(t, a.ID())
+}
+
+// A request goes to the replica that the agent follows. The caller could have no time left after another one that does not answer.
+func TestAsksTheReplicaItFollows(t *testing.T) {
+	var asked atomic.Int32
+	other := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodPost {
+			asked.Add(1)
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	places := servePlaces(t)
+	places.tell("5@x", begin, placeWith(led), complete)
+	followed := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			places.serve(w, r)
+		}
+	})
+	a := start(t, uplink.Config{URLs: []string{other, followed}})
+	require.Eventually(t, func() bool { return a.Status().Synced }, patience.Patience, time.Millisecond)
+	require.NoError(t, a.Post(t.Context(), uplink.Pod{UID: uid1, InterfaceUID: uid1, Namespace: "web", Name: "front"}))
+	require.Zero(t, asked.Load())
 }

@@ -83,11 +83,15 @@ func (u *Uplink) Problem(ctx context.Context, namespace, uid string) (string, er
 	return "", nil
 }
 
-// ask sends a request to one replica after the other. It stops at a success, at status
-// alsoGood, or at a refusal (4xx).
+// ask sends a request to one replica after the other, first to the one that the Uplink follows. The caller can have no time left
+// after another one that does not answer. It stops at a success, at status alsoGood, or at a refusal (4xx).
 func (u *Uplink) ask(ctx context.Context, method, path string, body []byte, alsoGood int, out any) error {
 	var errs []error
-	for _, at := range u.cfg.URLs {
+	u.mu.Lock()
+	first := u.followed
+	u.mu.Unlock()
+	for i := range u.cfg.URLs {
+		at := u.cfg.URLs[(first+i)%len(u.cfg.URLs)]
 		status, err := u.askAt(ctx, method, at+path, body, out)
 		switch {
 		case err == nil, status == alsoGood && alsoGood != 0:

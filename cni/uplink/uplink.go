@@ -74,6 +74,7 @@ type Uplink struct {
 	exposed           exposed
 	heard             time.Time // see Heard
 	connections       int       // see Connections
+	followed          int       // the index in Config.URLs of the replica that was followed last
 	unsaved           bool
 	// boot identifies the boot of the node; empty if it is unknown. sameBoot is set if the saved state is
 	// of this boot.
