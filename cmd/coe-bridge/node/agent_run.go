@@ -23,8 +23,11 @@ const (
 	memoryLimit = 20 << 20
 	// cleanupTimeout bounds coe-bridge agent --cleanup.
 	cleanupTimeout = time.Minute
-	// healthTimeout bounds the header of a request for health or metrics.
+	// healthTimeout bounds the header of a request for health or metrics, answerTimeout the answer, and idleTimeout the wait for another
+	// request: a client that does not read must not keep others from the metrics.
 	healthTimeout = 10 * time.Second
+	answerTimeout = 30 * time.Second
+	idleTimeout   = time.Minute
 )
 
 // serve answers calls until ctx is done. Calls that are in progress then are undone, and the
@@ -86,7 +89,7 @@ func (f *agentFlags) serveHealth(p agentParts, log *slog.Logger) (stop func(), e
 	if err != nil {
 		return nil, fmt.Errorf("--health-listen: %w", err)
 	}
-	server := &http.Server{Handler: p.agent.HTTP(p.registry), ReadHeaderTimeout: healthTimeout}
+	server := healthServer(p.agent.HTTP(p.registry))
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -99,6 +102,13 @@ func (f *agentFlags) serveHealth(p agentParts, log *slog.Logger) (stop func(), e
 		_ = server.Close()
 		<-ended
 	}, nil
+}
+
+// healthServer returns the server of health and metrics.
+func healthServer(answers http.Handler) *http.Server {
+	return &http.Server{
+		Handler: answers, ReadHeaderTimeout: healthTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+	}
 }
 
 // cleanUp removes all that the agent has created. No other agent must run at that time.
