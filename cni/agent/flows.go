@@ -90,6 +90,17 @@ func Settled(ctx context.Context, socket string) bool {
 	return err == nil && age >= flowsQuiet
 }
 
+// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed on the bridge with a management socket. The error is
+// fs.ErrNotExist without the socket.
+func Programmed(ctx context.Context, socket string) (map[uint32]bool, error) {
+	c, err := openflow.Dial(ctx, socket)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	return c.Ports(ctx)
+}
+
 // Empty reports whether a bridge with a management socket has no flows. Without the socket the agent cannot see that, and it has some.
 func Empty(ctx context.Context, socket string) bool {
 	c, err := openflow.Dial(ctx, socket)

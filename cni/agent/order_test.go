@@ -110,7 +110,7 @@ func TestOrderOfBackendsInProcess(t *testing.T) {
 			a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 			w.openDaylight("host1")
 			w.manage(a)
-			a.joins()
+			a.joins(nil)
 			await(t, "a node that has nothing says why", func() error { return w.says(a, uplink.ErrServesOVN.Error()) })
 			require.NotContains(t, w.onHost1("ip -o link"), places.link)
 
@@ -133,12 +133,13 @@ func TestOrderOfBackendsInProcess(t *testing.T) {
 	}
 }
 
-// joins runs the node's own part of an agent until the test ends.
-func (a *inProcess) joins() {
+// joins runs the node's own part of an agent until the test ends. programmed returns the ports that OpenDaylight has programmed; nil: all.
+func (a *inProcess) joins(programmed func(context.Context) (map[uint32]bool, error)) {
 	netns := a.w.node(a.host)
 	own := node.New(node.Config{
 		Switch: a.vswitch, Uplink: a.uplink, Netns: netns, OpenDaylight: true, Log: slog.New(a.steps), Registry: prometheus.NewRegistry(),
-		MTU: func(ctx context.Context) (int, error) { return agent.MTU(ctx, a.vswitch, netns) },
+		Programmed: programmed,
+		MTU:        func(ctx context.Context) (int, error) { return agent.MTU(ctx, a.vswitch, netns) },
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup

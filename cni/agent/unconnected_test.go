@@ -20,7 +20,7 @@ func TestNodeWithoutSwitchInProcess(t *testing.T) {
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
 	w.openDaylight("host1")
 	w.manage(a)
-	a.joins()
+	a.joins(nil)
 	await(t, "the node is connected", func() error { return w.connected("coe0", "10.42.0.7") })
 
 	database := w.lab.Host("host1").OVSDB

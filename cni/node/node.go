@@ -47,8 +47,10 @@ type Config struct {
 	OpenDaylight bool
 	// Managers are the managers of the switch, tcp:HOST:PORT or ssl:HOST:PORT, if OpenDaylight is at the same addresses.
 	Managers []string
-	Log      *slog.Logger
-	Registry prometheus.Registerer
+	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed. Nil if it does not program the switch.
+	Programmed func(context.Context) (map[uint32]bool, error)
+	Log        *slog.Logger
+	Registry   prometheus.Registerer
 }
 
 const (
@@ -92,8 +94,8 @@ type Node struct {
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
-	// failure, portsFailure, answersFailure, forgetFailure and withoutIPv6 were logged last.
-	failure, waysFailure, portsFailure, answersFailure, forgetFailure, withoutIPv6 string
+	// failure, portsFailure, answersFailure, forgetFailure, unknownFailure and withoutIPv6 were logged last.
+	failure, waysFailure, portsFailure, answersFailure, forgetFailure, unknownFailure, withoutIPv6 string
 	// confirmed is what the node has confirmed of its part in egress addresses.
 	confirmed egress.State
 	// announced is when the egress addresses of the node were announced last.
@@ -107,6 +109,7 @@ type Node struct {
 	own         map[string][]nodeports.Port
 	unused      unused
 	facts       *facts // nil until the switch has answered
+	unknown     unknown
 	controllers []netip.Addr
 	// unreached was logged last.
 	unreached []string
@@ -119,7 +122,7 @@ func New(cfg Config) *Node {
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
 		hosts: hostPorts{requests: make(chan chan<- error)}, own: map[string][]nodeports.Port{},
-		unused: unused{}, controllers: controllersOf(cfg.Managers),
+		unused: unused{}, unknown: unknown{}, controllers: controllersOf(cfg.Managers),
 	}
 }
 
@@ -287,7 +290,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 		n.ports.Begin(begun)
 	}
 	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
-	again = sooner(again, n.unused.next(time.Now()))
+	again = sooner(sooner(again, n.unused.next(time.Now())), n.unknown.next(time.Now()))
 	if n.owns {
 		again = sooner(again, announceEvery)
 	}

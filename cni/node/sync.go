@@ -158,6 +158,9 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 	}
 	n.logUnreached(w.unreached)
 	n.join(ctx, asks, w, &o)
+	replaced, unseen := n.replaceUnknown(asks, w.pairs)
+	o.note("", "port", replaced, nil)
+	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight does not know", unseen, &n.unknownFailure)
 	n.putEgress(w.egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
@@ -249,7 +252,7 @@ func (n *Node) join(ctx, asks context.Context, w wanted, o *outcome) {
 	o.step("", "routing rules", func() (bool, error) { return policyroute.Put(n.cfg.Netns, w.routers()) })
 	if connected {
 		o.putPorts(w.pairs, func(p pair) (bool, error) {
-			return n.cfg.Switch.PutNode(asks, ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()})
+			return n.cfg.Switch.PutNode(asks, p.nodePort())
 		})
 	}
 }

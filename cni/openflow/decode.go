@@ -73,6 +73,12 @@ func (f *Flow) readMatch(fields []byte) error {
 			return errShort
 		}
 		value := fields[4 : 4+int(fields[3])]
+		if binary.BigEndian.Uint16(fields) == oxmBasic && fields[2]>>1 == oxmInPort {
+			if len(value) != 4 {
+				return errShort
+			}
+			f.InPort = binary.BigEndian.Uint32(value)
+		}
 		if binary.BigEndian.Uint16(fields) == oxmBasic && fields[2]>>1 == oxmMetadata {
 			switch masked := fields[2]&1 != 0; {
 			case masked && len(value) == 16:

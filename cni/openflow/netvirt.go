@@ -154,6 +154,18 @@ func (c *Conn) portTag(ctx context.Context, number uint32) (uint64, error) {
 	return 0, err
 }
 
+// Ports returns the numbers of the ports that Netvirt has given a tag.
+func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
+	flows, err := c.Flows(ctx, portTable, Match{})
+	ports := map[uint32]bool{}
+	for _, f := range flows {
+		if f.InPort != 0 && f.Writes.Mask&portMask == portMask {
+			ports[f.InPort] = true
+		}
+	}
+	return ports, err
+}
+
 // elanTag returns the tag of the elan-instance that has a port with a MAC address, in its place in the metadata; 0 if none has it yet.
 func (c *Conn) elanTag(ctx context.Context, port uint64, mac net.HardwareAddr) (uint64, error) {
 	flows, err := c.Flows(ctx, sourceTable, Match{Source: mac})

@@ -196,8 +196,9 @@ func padded(size int) int { return (size + 7) / 8 * 8 }
 
 // Flow is a flow of a table.
 type Flow struct {
-	Metadata Bits // that it matches
-	Writes   Bits // that it writes to the metadata
+	InPort   uint32 // that it matches; 0 for any
+	Metadata Bits   // that it matches
+	Writes   Bits   // that it writes to the metadata
 	Actions
 }
 

@@ -109,6 +109,20 @@ func TestLacks(t *testing.T) {
 	require.Equal(t, "table 0 has no flow for port 8", b.lacks(openflow.Port{Number: 8, MAC: pod}))
 }
 
+// TestPorts: only ports with a tag count.
+func TestPorts(t *testing.T) {
+	b := newBridge(t)
+	b.change("add-flow", "table=0,in_port=7,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17")
+	b.change("add-flow", "table=0,in_port=8,actions=drop")
+	b.change("add-flow", "table=17,in_port=9,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:19")
+	c, err := openflow.Dial(t.Context(), b.socket)
+	require.NoError(t, err)
+	defer c.Close()
+	ports, err := c.Ports(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, map[uint32]bool{7: true}, ports)
+}
+
 // TestManyFlows reads an answer of several messages.
 func TestManyFlows(t *testing.T) {
 	b := newBridge(t)

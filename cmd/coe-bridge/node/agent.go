@@ -154,7 +154,8 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	p.own = node.New(node.Config{
 		Switch: p.ovs, Uplink: p.uplink, Netns: p.node, Settings: links.Settings(f.settings), OpenDaylight: f.backend == ovs.OpenDaylight,
 		Managers: f.managers, Log: log, Registry: p.registry,
-		MTU: func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
+		Programmed: f.programmed(),
+		MTU:        func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
 	})
 	p.agent, err = agent.New(agent.Config{
 		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own, Physical: p.physical, OVNRunDir: f.runDirs.ovn, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
@@ -197,6 +198,14 @@ func (f *agentFlags) checkManagers() error {
 
 // flows returns the management socket of the bridge.
 func (f *agentFlags) flows() string { return filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt") }
+
+// programmed returns how the agent finds out which ports OpenDaylight has programmed; nil with OVN.
+func (f *agentFlags) programmed() func(context.Context) (map[uint32]bool, error) {
+	if f.backend != ovs.OpenDaylight {
+		return nil
+	}
+	return func(ctx context.Context) (map[uint32]bool, error) { return agent.Programmed(ctx, f.flows()) }
+}
 
 // management returns how the node's switch is managed.
 func (f *agentFlags) management() (ovs.Management, error) {
