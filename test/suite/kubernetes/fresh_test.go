@@ -82,9 +82,9 @@ func (f *fresh) node(p *corev1.Pod) netip.Addr {
 // wanted returns the expected rows of the cluster, one in each line. The addresses are from the
 // annotations of pods and the places of nodes. It fails if an annotation is missing or differs from the
 // lease, or if two pods or nodes have the same address.
-func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
+func (f *fresh) wanted(leases []lease, j joined, g gateways) ([]string, error) {
 	w := &wantedRows{
-		lines: map[string]bool{"router transit:100:1": true}, holders: map[netip.Addr]string{}, leases: map[string]lease{}, joined: j,
+		lines: map[string]bool{"router transit:100:1": true}, holders: map[netip.Addr]string{}, leases: map[string]lease{}, joined: j, gateways: g,
 	}
 	for _, l := range leases {
 		if l.Released == "" {
@@ -111,7 +111,7 @@ func (f *fresh) wanted(leases []lease, j joined) ([]string, error) {
 	for i := range f.services {
 		w.service(&f.services[i], f.slices)
 	}
-	errs = append(errs, w.reachable(f))
+	errs = append(errs, w.switches(f, leases), w.reachable(f))
 	var lines []string
 	for line := range w.lines {
 		lines = append(lines, line)
@@ -124,6 +124,8 @@ type wantedRows struct {
 	holders map[netip.Addr]string
 	leases  map[string]lease // of pods that were not checked yet
 	joined  joined
+	// gateways are nil in ovn.LayoutELAN.
+	gateways gateways
 }
 
 func (w *wantedRows) add(format string, args ...any) { w.lines[fmt.Sprintf(format, args...)] = true }
@@ -150,21 +152,33 @@ func (w *wantedRows) pod(p *corev1.Pod, node netip.Addr, chassis string) error {
 			return fmt.Errorf("pods %s and %s both have %s", other, name, ip.Addr())
 		}
 		w.holders[ip.Addr()] = name
-		if ip.Addr() == i.Gateways[n] || ip.Addr() == ip.Masked().Addr() {
-			return fmt.Errorf("pod %s has %s of network %s with gateway %s", name, ip.Addr(), ip.Masked(), i.Gateways[n])
+		network := w.networkOf(node, ip)
+		if ip.Addr() == i.Gateways[n] || ip.Addr() == network.Addr() {
+			return fmt.Errorf("pod %s has %s of network %s with gateway %s", name, ip.Addr(), network, i.Gateways[n])
 		}
 		texts = append(texts, ip.Addr().String())
 		if p.Annotations["coe-bridge.io/dhcp"] != "" {
-			networks = append(networks, ip.Masked().String())
+			networks = append(networks, network.String())
 		}
-		w.block(elan, p.Namespace, ip, i.Gateways[n])
+	}
+	on, err := w.network(p.Namespace, node, i)
+	w.add("port %s on %s: %s %s, dhcp %s, pod %s, chassis %s", name, on, i.MAC, strings.Join(texts, " "),
+		strings.Join(networks, " "), p.UID, chassis)
+	return err
+}
+
+// network adds the rows of the network of a pod, and returns the switch of the pod.
+func (w *wantedRows) network(namespace string, node netip.Addr, i annotation) (on string, err error) {
+	if w.gateways != nil {
+		return "node:" + node.String(), w.onNode(namespace, node, i)
+	}
+	for n, ip := range i.IPs {
+		w.block(i.Network, namespace, ip, i.Gateways[n])
 		w.leaves(node, ip.Masked())
 	}
-	w.namespace(p.Namespace)
-	w.add("switch %s", elan)
-	w.add("port %s on %s: %s %s, dhcp %s, pod %s, chassis %s", name, elan, i.MAC, strings.Join(texts, " "),
-		strings.Join(networks, " "), p.UID, chassis)
-	return nil
+	w.namespace(namespace)
+	w.add("switch %s", i.Network)
+	return i.Network, nil
 }
 
 // leased fails unless the pod's lease matches its annotation.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
@@ -25,7 +24,7 @@ const (
 // killBridge kills a bridge with SIGKILL while pods and nodes are created and deleted. It starts the
 // bridge again before these changes end.
 func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
-	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(), "--ovn-layout", string(ovn.LayoutELAN),
+	p := bridgetest.Serve(t, "--data-dir", dir, "--backend", "ovn", "--ovn-nb", w.nb.Endpoint(), "--ovn-layout", string(w.layout),
 		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h",
 		"--service-network", w.services.String())
 	services := kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5}

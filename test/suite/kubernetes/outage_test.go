@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
@@ -18,9 +19,15 @@ const outage = 30 * time.Second
 
 // TestOutages has a bridge with pods and services. It stops the API server, compacts the API server's
 // etcd, kills the bridge, and deletes the bridge's datastore.
-func TestOutages(t *testing.T) {
+func TestOutages(t *testing.T) { testOutages(t, ovn.LayoutELAN) }
+
+// TestOutagesOfLayoutNode is TestOutages with a switch for each node.
+func TestOutagesOfLayoutNode(t *testing.T) { testOutages(t, ovn.LayoutNode) }
+
+func testOutages(t *testing.T, layout ovn.Layout) {
 	t.Parallel()
 	w := newWorld(t, kubetest.Config{}, 20, 5)
+	w.layout = layout
 	load := kubetest.PodLoad{Count: 300, Namespaces: 5, Nodes: 20, Prefix: "steady-"}
 	_, err := w.MakePods(t.Context(), load)
 	require.NoError(t, err)

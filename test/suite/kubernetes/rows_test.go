@@ -1,7 +1,6 @@
 package kubernetes
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -104,7 +103,12 @@ func (t *tables) lines() ([]string, error) {
 		note(routeOf, r.Name, r.StaticRoutes)
 	}
 	for _, d := range t.dhcp {
-		add("dhcp %s", d.Cidr)
+		if d.Cidr == "" || d.ExternalIDs["coe-bridge/vpn"] != "" { // it holds an object
+			add("%s %s", d.ExternalIDs["coe-bridge/kind"], d.ExternalIDs["coe-bridge/name"])
+		}
+		if d.Cidr != "" {
+			add("dhcp %s", d.Cidr)
+		}
 		network[d.UUID] = d.Cidr
 	}
 	for i := range t.ports {
@@ -182,8 +186,11 @@ func (t *tables) checkReach() error {
 	}
 	for _, s := range t.switches {
 		place := elsewhere
-		if node, _, err := netvirt.ParseELANName(s.Name); err == nil {
-			place = cmp.Or(t.group("/node/"+node.String()+"/"), elsewhere)
+		if node := nodeOf(s.Name); node != "" {
+			// Without a host name it is a node that no source reports, whose pods can run.
+			if own := t.group("/node/" + node + "/"); own != nil && !strings.HasSuffix(own.Name, "/") {
+				place = own
+			}
 		}
 		want := []string{all.UUID, place.UUID}
 		slices.Sort(want)
@@ -200,9 +207,10 @@ func (t *tables) checkReach() error {
 			errs = append(errs, fmt.Errorf("group %s has %d load balancers", g.Name, len(g.LoadBalancer)))
 		}
 	}
-	if len(all.LoadBalancer) != len(t.balancers) || ofVPNs+1 != len(t.routers) {
-		errs = append(errs, fmt.Errorf("%d of %d load balancers in the transit's group, %d groups of vpn-instances for %d routers",
-			len(all.LoadBalancer), len(t.balancers), ofVPNs, len(t.routers)))
+	vpns := len(t.holding("vpn-instance")) + len(t.routers) - 1
+	if len(all.LoadBalancer) != len(t.balancers) || ofVPNs != vpns {
+		errs = append(errs, fmt.Errorf("%d of %d load balancers in the transit's group, %d groups of %d vpn-instances",
+			len(all.LoadBalancer), len(t.balancers), ofVPNs, vpns))
 	}
 	for i := range t.balancers {
 		o := t.balancers[i].Options
@@ -211,6 +219,18 @@ func (t *tables) checkReach() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// nodeOf returns the address of the node of a switch. It is empty if the switch is of no node.
+func nodeOf(name string) string {
+	if node, is := strings.CutPrefix(name, "node:"); is {
+		return node
+	}
+	node, _, err := netvirt.ParseELANName(name)
+	if err != nil {
+		return ""
+	}
+	return node.String()
 }
 
 // group returns the group of load balancers whose name contains a text; nil if there is none.
@@ -245,8 +265,14 @@ func (t *tables) checkIDs() error {
 		return nil
 	}
 	var errs []error
+	for _, d := range t.holding("elan-instance") {
+		errs = append(errs, own(d["coe-bridge/name"], "VNI "+d["coe-bridge/segmentation-id"]))
+	}
+	for _, d := range t.holding("vpn-instance") {
+		errs = append(errs, own(d["coe-bridge/name"], "RD "+d["coe-bridge/route-distinguisher"]))
+	}
 	for _, s := range t.switches {
-		if !strings.HasPrefix(s.Name, "nodes:") {
+		if !strings.HasPrefix(s.Name, "node:") && !strings.HasPrefix(s.Name, "nodes:") {
 			errs = append(errs, own(s.Name, "VNI "+s.ExternalIDs["coe-bridge/segmentation-id"]))
 		}
 	}
@@ -265,13 +291,13 @@ func (w *world) exact(t *testing.T, r running) error {
 		return err
 	}
 	leases := r.leases()
-	want, err := f.wanted(leases, joined{w.network, w.agents.Places()})
-	if err != nil {
-		return shortened(err)
-	}
 	now, err := w.rows.read(t.Context())
 	if err != nil {
 		return err
+	}
+	want, err := f.wanted(leases, joined{w.network, w.agents.Places()}, now.gatewaysOf(w.layout))
+	if err != nil {
+		return shortened(err)
 	}
 	got, err := now.lines()
 	return shortened(errors.Join(err, difference(want, got), checkRecords(w.agents.Records(), leases)))

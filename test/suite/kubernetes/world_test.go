@@ -51,6 +51,7 @@ type world struct {
 	*kubetest.ControlPlane
 	nb       *ovsdb.Server
 	rows     rows
+	layout   ovn.Layout // of the bridges
 	agents   *agents.Streams
 	network  netip.Prefix // of the nodes; zero for none
 	services netip.Prefix // the IPv4 addresses of services
@@ -64,7 +65,7 @@ func newWorld(t *testing.T, config kubetest.Config, nodes, namespaces int) *worl
 	}
 	w := &world{
 		ControlPlane: kubetest.ForTest(t, config), agents: agents.New(nodeAddresses(nodes), nil),
-		network: nodeNetwork, services: config.ServiceCIDRs[0],
+		network: nodeNetwork, services: config.ServiceCIDRs[0], layout: ovn.LayoutELAN,
 	}
 	t.Cleanup(w.agents.Stop)
 	_, err := w.MakeNodes(t.Context(), nodes)
@@ -101,7 +102,7 @@ type running struct{ *bridgetest.Bridge }
 // database, with podPool.
 func (w *world) serve(t *testing.T, options ...bridgetest.Option) running {
 	t.Helper()
-	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withLayout(ovn.LayoutELAN), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
+	all := []bridgetest.Option{bridgetest.OVN(w.nb.Endpoint()), withLayout(w.layout), withPools(t, podPool.String()), w.watched(t, w.Kubeconfig())}
 	b := running{bridgetest.Start(t, append(all, options...)...)}
 	w.agents.At(b.URL())
 	return b
