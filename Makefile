@@ -132,9 +132,11 @@ test-ovn: build
 faults: deps
 	go test -vet=off -count=1 -v -timeout 2h -parallel 3 -run TestSchedules ./mapping/backend/ovn -seeds $(or $(SEEDS),200) -within 10s
 
-# test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour)
+# test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour). With WATCHER=PROGRAM
+# OpenDaylight's own Kubernetes watcher is tested too: docs/opendaylight.md builds it
 test-odl: deps odl
-	$(ON_ODL) ./test/lab/odl ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odlcluster ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
+	$(ON_ODL) ./test/lab/odl ./test/lab/story ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odlcluster ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
+	$(if $(WATCHER),COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -run '^TestWatcher$$' ./test/lab/odlpods -watcher $(abspath $(WATCHER)))
 
 # csit: run the Robot Framework suites (root); CONTROLLER=http://… tests a running OpenDaylight
 csit: deps

@@ -33,8 +33,8 @@ import (
 
 var watcher = flag.String("watcher", "", "the program of OpenDaylight's Kubernetes watcher, for TestWatcher: docs/opendaylight.md builds it")
 
-// TestWatcher tests OpenDaylight's own Kubernetes watcher as the only client of the bridge. It is not part of make test-odl, because the
-// watcher is in no registry: go test -run TestWatcher ./test/lab/odlpods -watcher PROGRAM, with COE_BRIDGE_TEST_ODL=1.
+// TestWatcher tests OpenDaylight's own Kubernetes watcher as the only client of the bridge. The watcher is in no registry:
+// make test-odl WATCHER=PROGRAM runs the test.
 func TestWatcher(t *testing.T) {
 	if *watcher == "" {
 		t.Skip("needs the program of OpenDaylight's watcher: -watcher")

@@ -5,7 +5,7 @@
 //	post PATH FILE      POST the file to a draft-02 config path
 //	put PATH FILE       PUT it
 //	delete PATH         DELETE
-//	model FILE          the confirmed model has these objects; a line is "kind name"
+//	model FILE          the confirmed model has these objects, apart from kinds that the backend does not confirm; a line is "kind name"
 //	rows FILE           OVN has these rows of coe-bridge; a line is "table name" (only for OVN)
 //	problems FILE       the status has these problems; a line is "kind name reason"
 //	healed FILE         the same, after released addresses have rested

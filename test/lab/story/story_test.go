@@ -1,6 +1,7 @@
 package story_test
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,11 +16,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/story"
 )
 
-// patience is the time in which a bridge must be in sync after a step.
-const patience = time.Minute
+// interval is the time between two checks.
+const interval = 20 * time.Millisecond
 
 // TestMemory runs every story, in every way, on a bridge with the memory backend.
 func TestMemory(t *testing.T) {
@@ -40,7 +42,16 @@ func TestOVN(t *testing.T) {
 	})
 }
 
+// tell runs every story, in every way, at the same time.
 func tell(t *testing.T, start func(*testing.T) *teller) {
+	each(t, func(t *testing.T, s story.Story) {
+		t.Parallel()
+		start(t).tell(s)
+	})
+}
+
+// each runs a test for every story, in every way.
+func each(t *testing.T, test func(*testing.T, story.Story)) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -50,19 +61,19 @@ func tell(t *testing.T, start func(*testing.T) *teller) {
 		s, err := story.Parse(name, text)
 		require.NoError(t, err)
 		for _, e := range story.Expanders() {
-			t.Run(s.Name+"/"+e.Name, func(t *testing.T) {
-				t.Parallel()
-				start(t).tell(e.Expand(s))
-			})
+			t.Run(s.Name+"/"+e.Name, func(t *testing.T) { test(t, e.Expand(s)) })
 		}
 	}
 }
 
 // teller runs a story on a bridge.
 type teller struct {
-	t      *testing.T
-	bridge *bridgetest.Bridge
-	nb     *ovsdb.Server
+	t        *testing.T
+	bridge   *bridgetest.Bridge
+	nb       *ovsdb.Server // of OVN
+	switches *switches     // of OpenDaylight
+	// unconfirmed holds the kinds in a model that the backend does not confirm.
+	unconfirmed []string
 }
 
 func (l *teller) tell(s story.Story) {
@@ -92,7 +103,7 @@ func (l *teller) step(s story.Story, step story.Step) {
 	case "healed":
 		require.Eventually(l.t, func() bool {
 			return l.bridge.Status().InSync && strings.Join(l.problems(), "\n") == strings.TrimSpace(body)
-		}, patience, 20*time.Millisecond, step.File)
+		}, patience.Patience, interval, step.File)
 	case "rows":
 		if l.nb != nil {
 			l.check(step, body, l.rows)
@@ -111,12 +122,29 @@ func (l *teller) change(method string, step story.Step, body string, first, agai
 	require.Contains(l.t, right, status, "%s %s: %s", method, step.Path, text)
 }
 
+// check checks what a bridge in sync has. OpenDaylight confirms a pod some time after it is plugged in.
 func (l *teller) check(step story.Step, want string, read func() []string) {
 	l.t.Helper()
-	lines := strings.FieldsFunc(want, func(r rune) bool { return r == '\n' })
+	lines := slices.DeleteFunc(strings.Split(want, "\n"), func(line string) bool {
+		kind, _, _ := strings.Cut(line, " ")
+		return line == "" || step.Verb == "model" && slices.Contains(l.unconfirmed, kind)
+	})
 	slices.Sort(lines)
-	l.bridge.AwaitSync(patience)
-	got := read()
-	slices.Sort(got)
-	require.Equal(l.t, strings.Join(lines, "\n"), strings.Join(got, "\n"), step.File)
+	l.bridge.AwaitSync(patience.Patience)
+	if l.switches == nil {
+		require.Equal(l.t, strings.Join(lines, "\n"), strings.Join(sorted(read()), "\n"), step.File)
+		return
+	}
+	bridgetest.Await(l.t, interval, patience.Patience, step.File, func() error {
+		l.switches.follow()
+		if got := sorted(read()); !slices.Equal(lines, got) {
+			return fmt.Errorf("expected:\n%s\nactual:\n%s", strings.Join(lines, "\n"), strings.Join(got, "\n"))
+		}
+		return nil
+	})
+}
+
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
 }
