@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/demo/program"
@@ -76,7 +77,26 @@ func (s *story) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	return kubelab.Build(ctx, os.Stdout)
+	return s.build(ctx)
+}
+
+// build makes what the demo needs and the user's cache does not have. OpenDaylight is downloaded while Kubernetes is compiled.
+func (s *story) build(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var installing sync.WaitGroup
+	if s.release != "" {
+		installing.Go(func() {
+			if _, err := odl.Install(ctx, s.release, os.Stdout); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	if err := kubelab.Build(ctx, os.Stdout); err != nil {
+		cancel(err)
+	}
+	installing.Wait()
+	return context.Cause(ctx)
 }
 
 func (s *story) startCluster(ctx context.Context) (err error) {
