@@ -28,6 +28,9 @@ type Lease struct {
 	DeniedBy string `json:"denied-by,omitempty"`
 	// Addresses has at most one address per family.
 	Addresses []LeasedAddress `json:"addresses"`
+	// DHCP: the pod, or the pool of one of its addresses, asks for DHCP. DNS are the servers of names that it then offers, sorted.
+	DHCP bool         `json:"dhcp,omitempty"`
+	DNS  []netip.Addr `json:"dns,omitempty"`
 	// Chosen is when the current values were chosen, in Unix milliseconds; 0 for records of
 	// releases that did not store it.
 	Chosen int64 `json:"chosen,omitempty"`

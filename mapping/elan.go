@@ -197,7 +197,7 @@ func (b *builder) elanObjects(e *elan) []netvirt.Object {
 	objects := []netvirt.Object{b.elanInstance(e)}
 	var lease uint32
 	if e.dhcp {
-		lease = cmp.Or(b.DHCPLeaseTime, defaultLease)
+		lease = b.LeaseTime()
 	}
 	for _, block := range e.blocks {
 		objects = append(objects, netvirt.Subnet{

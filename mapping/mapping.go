@@ -51,6 +51,9 @@ type Settings struct {
 	External netvirt.PrefixList
 }
 
+// LeaseTime returns the lease time that DHCP offers to pods, in seconds.
+func (s Settings) LeaseTime() uint32 { return cmp.Or(s.DHCPLeaseTime, defaultLease) }
+
 // ServiceSettings returns the settings for the mapping of services.
 func (s Settings) ServiceSettings() service.Settings {
 	return service.Settings{

@@ -131,7 +131,9 @@ func (b *Bridge) open(ctx context.Context) error {
 	}
 	b.cfg.setLayouts(b.data.Defaults())
 	b.lost = newLostHistories(b.registry, b.log)
-	b.hub = agentstream.New(agentstream.Config{Identity: b.data.Identity(), MTU: b.cfg.MTU, Physical: b.cfg.Mapping.Physical, Lost: b.lost.note, Log: b.log})
+	b.hub = agentstream.New(agentstream.Config{
+		Identity: b.data.Identity(), MTU: b.cfg.MTU, DHCPLeaseTime: b.cfg.Mapping.LeaseTime(), Physical: b.cfg.Mapping.Physical, Lost: b.lost.note, Log: b.log,
+	})
 	b.store = coe.NewStore(b.changed, b.origins()...)
 	if err := b.watchCluster(); err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -154,6 +155,9 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 	p := plan{at: at, record: r}
 	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Attachment: at.Attachment}
 	p.port.HostPorts = at.network.wanted.hostPorts
+	if given := at.network.IsDefaultGateway; given != nil {
+		p.port.DefaultGateway = strconv.FormatBool(*given)
+	}
 	p.pair = links.Pair{
 		Node: a.cfg.Node, Pod: inPod, Port: r.Port, Owner: owner(at.Attachment), Name: at.IfName, MAC: mac, MTU: r.MTU,
 		Settings: a.cfg.Settings,
@@ -162,7 +166,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 		p.pair.Addresses = append(p.pair.Addresses, address.Prefix())
 	}
 	place, _, _ := a.cfg.Uplink.Place()
-	p.pair.Routes, p.pair.Neighbours = byNode(at.routes(r, podRanges(place, a.cfg.Confirmed)), place, a.cfg.Confirmed, r.Addresses)
+	p.pair.Routes, p.pair.Neighbours = a.routes(p.port, r, place)
 	if p.pair.MTU == 0 {
 		if p.pair.MTU, err = MTU(ctx, a.cfg.Switch, a.cfg.Node); err != nil {
 			return plan{}, err
@@ -201,6 +205,14 @@ func (a *Agent) steps(p plan, undo *undo) []step {
 				return a.kernel.do(func() error { return links.Make(p.pair) })
 			},
 			func(context.Context) error { return a.deleteLink(p.pair.Port) },
+		},
+		{
+			"dhcp",
+			func(context.Context) error { return a.serveDHCP(p.port, p.record) },
+			func(context.Context) error {
+				a.dhcp.Stop(p.port.Name)
+				return nil
+			},
 		},
 		{
 			"port",

@@ -22,6 +22,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/dhcp"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
@@ -71,6 +72,7 @@ type Agent struct {
 	log     *slog.Logger
 	notes   notes
 	metrics *metrics
+	dhcp    *dhcp.Server
 
 	attachments locks // by container and link
 	ports       locks // by name, taken after attachments
@@ -88,7 +90,7 @@ func New(cfg Config) (*Agent, error) {
 	cfg.Deadline = cmp.Or(cfg.Deadline, 30*time.Second)
 	cfg.Sweep = cmp.Or(cfg.Sweep, time.Minute)
 	a := &Agent{cfg: cfg, log: cfg.Log, notes: notes{cfg.Dir}, kernel: make(semaphore, maxAtLinks)}
-	a.metrics = newMetrics(cfg)
+	a.metrics, a.dhcp = newMetrics(cfg), dhcp.New(cfg.Node, cfg.Log, cfg.Registry)
 	return a, a.notes.open()
 }
 

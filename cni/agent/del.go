@@ -72,6 +72,7 @@ func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) e
 			return err
 		}
 	}
+	a.dhcp.Stop(name)
 	return a.timed(ctx, "unlink", func() error { return a.deleteLink(name) })
 }
 

@@ -5,10 +5,16 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// routes returns the routes of the pod through the link of an attachment, from the routes
+// routes returns the routes of the pod of a port, and the neighbours that they lead by.
+func (a *Agent) routes(p ovs.Port, r *uplink.Record, place *uplink.Place) ([]links.Route, []links.Neighbour) {
+	return byNode(routesOf(p, r, podRanges(place, a.cfg.Confirmed)), place, a.cfg.Confirmed, r.Addresses)
+}
+
+// routesOf returns the routes of the pod through the link of a port, from the routes
 // of its record. ranges are the address ranges of all pods.
 //
 // isDefaultGateway   link    default routes of the record
@@ -16,9 +22,9 @@ import (
 // false              any     dropped: the link reaches its own subnet only
 // absent             eth0    kept
 // absent             other   replaced by routes to ranges: eth0 has the default route
-func (at *attachment) routes(r *uplink.Record, ranges []netip.Prefix) []links.Route {
-	absent := at.network.IsDefaultGateway == nil
-	everywhere := absent && at.IfName == primaryLink || !absent && *at.network.IsDefaultGateway
+func routesOf(p ovs.Port, r *uplink.Record, ranges []netip.Prefix) []links.Route {
+	absent := p.DefaultGateway == ""
+	everywhere := absent && p.Attachment.IfName == primaryLink || p.DefaultGateway == "true"
 	var all []links.Route
 	for _, route := range r.Routes {
 		switch {

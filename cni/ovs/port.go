@@ -25,6 +25,8 @@ type Port struct {
 	// Attachment is the interface of the container runtime that the port serves.
 	Attachment Attachment
 	HostPorts  []HostPort
+	// DefaultGateway is isDefaultGateway of the network's configuration: "true", "false", or empty if it says nothing.
+	DefaultGateway string
 	// Unreadable are entries of host ports that another program has changed. They are of no effect.
 	Unreadable []string
 }
@@ -110,8 +112,9 @@ const (
 	keyIfName    = "coe-ifname"
 	keyNetns     = "coe-netns"
 	keyNetwork   = "coe-network"
-	keyHostPorts = "coe-host-ports" // only of ports that have some
-	keyInstalled = "ovn-installed"  // set by OVN
+	keyHostPorts = "coe-host-ports"      // only of ports that have some
+	keyDefault   = "coe-default-gateway" // only of ports whose configuration says it
+	keyInstalled = "ovn-installed"       // set by OVN
 	// keyInstalledAt is when ovn-controller set it, in milliseconds since 1970.
 	keyInstalledAt = "ovn-installed-ts"
 )
@@ -132,6 +135,9 @@ func (p Port) externalIDs() map[string]string {
 		}
 		ids[keyHostPorts] = strings.Join(texts, " ")
 	}
+	if p.DefaultGateway != "" {
+		ids[keyDefault] = p.DefaultGateway
+	}
 	return ids
 }
 
@@ -139,7 +145,7 @@ func (p Port) externalIDs() map[string]string {
 func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	ids := row.ExternalIDs
 	p = Port{
-		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC],
+		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC], DefaultGateway: ids[keyDefault],
 		Attachment: Attachment{Network: ids[keyNetwork], Container: ids[keyContainer], IfName: ids[keyIfName], Netns: ids[keyNetns]},
 	}
 	for _, text := range strings.Fields(ids[keyAddresses]) {

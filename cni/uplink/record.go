@@ -24,7 +24,14 @@ type Record struct {
 	MTU          int       `json:"mtu,omitempty"` // 0: agent.MTU applies
 	// Physical is the physical network with the machines that the interface reaches; empty for none.
 	Physical  string `json:"physical-network,omitempty"`
+	DHCP      *DHCP  `json:"dhcp,omitempty"` // nil: the pod does not ask for it
 	Confirmed bool   `json:"confirmed"`
+}
+
+// DHCP is what an interface gets by DHCP beside its addresses and routes.
+type DHCP struct {
+	LeaseTime uint32       `json:"lease-time"` // in seconds
+	DNS       []netip.Addr `json:"dns-server,omitempty"`
 }
 
 // Address is an address of an interface.

@@ -45,7 +45,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 18
+const stateFormat = 19
 
 // kept is the state on disk.
 type kept struct {

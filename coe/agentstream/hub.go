@@ -41,7 +41,7 @@ const (
 
 // format is the form of the contents on nodes' streams. Increase it with every change of what a record becomes
 // there: replicas of two versions then never continue each other's streams, so no agent keeps a content of the other.
-const format = "20"
+const format = "21"
 
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
 // all of it. Its value is the identity of the datastore: a backup that is restored with a new
@@ -66,6 +66,8 @@ type Config struct {
 	Identity string
 	// MTU is the MTU in the record of every interface; 0 leaves it out.
 	MTU uint16
+	// DHCPLeaseTime is the lease time of interfaces with DHCP, in seconds.
+	DHCPLeaseTime uint32
 	// Physical are the physical networks of namespaces, whose machines are directly connected to the interfaces.
 	Physical physical.Networks
 	// Lost is Lost of stream.Config.
@@ -285,7 +287,7 @@ func (h *Hub) lease(i *iface, key string, value []byte) {
 	l, err := decodeLease(key, value)
 	if err == nil && l.Released == 0 {
 		i.want = digestOf(ConfirmationOf(l).Encode())
-		i.content, err = encode(l, h.cfg.MTU, h.cfg.Physical.ForNamespace(l.Namespace))
+		i.content, err = h.cfg.encode(l)
 		i.leaseLen, i.node = len(i.content), l.Node.String()
 	}
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -28,6 +27,13 @@ type record struct {
 	Routes       []route   `json:"route,omitempty"`
 	MTU          uint16    `json:"mtu,omitempty"`
 	Physical     string    `json:"physical-network,omitempty"`
+	DHCP         *dhcp     `json:"dhcp,omitempty"`
+}
+
+// dhcp is what an interface with DHCP gets beside its addresses and routes.
+type dhcp struct {
+	LeaseTime uint32       `json:"lease-time"` // in seconds
+	DNS       []netip.Addr `json:"dns-server,omitempty"`
 }
 
 type address struct {
@@ -41,13 +47,17 @@ type route struct {
 	NextHop     netip.Addr   `json:"next-hop,omitzero"`
 }
 
-// recordOf returns the record of a lease in a namespace with a physical network; nil if it has none.
-func recordOf(l *coe.Lease, mtu uint16, attached *physical.Network) record {
+// recordOf returns the record of a lease.
+func (c *Config) recordOf(l *coe.Lease) record {
+	attached := c.Physical.ForNamespace(l.Namespace) // nil if it has none
 	r := record{
 		PodUID: l.PodUID, InterfaceUID: l.InterfaceUID,
 		Namespace: l.Namespace, Pod: l.Pod,
 		Name: l.Name, Parent: netvirt.PortName(l.Name, l.PodUID),
-		Node: l.Node.String(), Primary: l.Primary, MAC: l.MAC, MTU: mtu,
+		Node: l.Node.String(), Primary: l.Primary, MAC: l.MAC, MTU: c.MTU,
+	}
+	if l.DHCP {
+		r.DHCP = &dhcp{c.DHCPLeaseTime, l.DNS}
 	}
 	for _, a := range l.Addresses {
 		prefix := prefixOf(a)
@@ -92,8 +102,8 @@ func everywhere(a netip.Addr) netip.Prefix {
 const operation = `{"operation":"put",`
 
 // encode returns the start of the interface-changed for a lease. confirm appends the rest.
-func encode(l *coe.Lease, mtu uint16, attached *physical.Network) ([]byte, error) {
-	object, err := json.Marshal(recordOf(l, mtu, attached))
+func (c *Config) encode(l *coe.Lease) ([]byte, error) {
+	object, err := json.Marshal(c.recordOf(l))
 	if err != nil {
 		return nil, fmt.Errorf("write the record: %w", err)
 	}

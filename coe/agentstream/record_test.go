@@ -68,6 +68,13 @@ func TestRecords(t *testing.T) {
 		"outside the physical network": {lease: lease(pod1, "192.168.33.12", block), physical: "default=plant,subnet=10.50.0.0/24", want: `"primary":true,
 			"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}],
 			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"}]`},
+		"with DHCP": {lease: func() *coe.Lease {
+			l := lease(pod1, "192.168.33.12", block)
+			l.DHCP, l.DNS = true, []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}
+			return l
+		}(), want: `"primary":true,"address":[{"ip":"192.168.10.3","prefix-length":29,"gateway":"192.168.10.1"}],
+			"route":[{"destination":"0.0.0.0/0","next-hop":"192.168.10.1"}],
+			"dhcp":{"lease-time":900,"dns-server":["10.96.0.10","fd00::a"]}`},
 		"not the first": {lease: func() *coe.Lease {
 			l := lease(pod1, "192.168.33.12", block)
 			l.Primary = false
@@ -81,7 +88,8 @@ func TestRecords(t *testing.T) {
 				require.NoError(t, err)
 				require.NoError(t, all.Add(p))
 			}
-			begun, err := encode(c.lease, c.mtu, all.ForNamespace(c.lease.Namespace))
+			config := &Config{MTU: c.mtu, DHCPLeaseTime: 900, Physical: all}
+			begun, err := config.encode(c.lease)
 			require.NoError(t, err)
 			content := confirm(begun, true)
 			require.JSONEq(t, "{"+head+c.want+`,"confirmed":true}`, string(content))

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
@@ -111,12 +112,31 @@ func (c *claim) keep() *coe.Refusal {
 	c.noteNetworkType(netvirt.ELANName(l.Node, c.space.name), c.iface)
 	if c.complete { // before, a source that is not listed yet may request another
 		c.chooseMAC(c.elanOf(c.space.namespace, l.Node), c.pod, &l, old)
+		c.setDHCP(&l)
 	}
 	c.space.names[l.Pod] = l.PodUID
-	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.DeniedBy != old.DeniedBy || l.Name != old.Name {
+	if l.Released != old.Released || l.MAC != old.MAC || l.DeniedMAC != old.DeniedMAC || l.DeniedBy != old.DeniedBy || l.Name != old.Name ||
+		l.DHCP != old.DHCP || !slices.Equal(l.DNS, old.DNS) {
 		c.putLease(&l)
 	}
 	return nil
+}
+
+// setDHCP sets whether an interface has DHCP, and the DNS servers of its blocks if it has.
+func (c *claim) setDHCP(l *coe.Lease) {
+	var dns []netip.Addr
+	l.DHCP, l.DNS = c.pod.DHCP, nil
+	elan := netvirt.ELANName(l.Node, l.Namespace)
+	for _, a := range l.Addresses {
+		if block, found := c.blocks[blockKey{elan, a.Network}]; found {
+			l.DHCP = l.DHCP || block.DHCP
+			dns = append(dns, block.DNS...)
+		}
+	}
+	if l.DHCP {
+		slices.SortFunc(dns, netip.Addr.Compare)
+		l.DNS = slices.Compact(dns)
+	}
 }
 
 // name sets the interface's name. The first interface at the pod's first claim is the primary
@@ -157,6 +177,7 @@ func (c *claim) choose() *coe.Refusal {
 	c.noteNetworkType(c.elan.Name, c.iface)
 	c.putBlocks(c.elan, c.newBlocks)
 	c.chooseMAC(c.elan, c.pod, l, was)
+	c.setDHCP(l)
 	if c.old != nil {
 		c.giveUp(c.old, l)
 	}

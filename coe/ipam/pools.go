@@ -47,6 +47,7 @@ func (a *Assigner) SetPools(pools []dhcppool.Pool) []string {
 		a.repooled[network] = true
 		for b := range a.otherDHCP(network) {
 			marked[b.namespace] = true
+			a.unsettle(b)
 		}
 	}
 	return slices.Sorted(maps.Keys(marked))
@@ -76,6 +77,18 @@ func (a *Assigner) otherDHCP(network string) iter.Seq[blockFact] {
 					return
 				}
 			}
+		}
+	}
+}
+
+// unsettle unsettles the pods with an address in a block: their leases have its DHCP settings.
+func (a *Assigner) unsettle(b blockFact) {
+	ns := a.namespace(b.namespace)
+	for uid, p := range ns.pods {
+		if slices.ContainsFunc(p.leases, func(l *coe.Lease) bool {
+			return slices.ContainsFunc(l.Addresses, func(x coe.LeasedAddress) bool { return x.Network == b.Prefix })
+		}) {
+			ns.unsettled[uid] = true
 		}
 	}
 }
