@@ -65,15 +65,17 @@ func (a *Agent) keepDHCP(ctx context.Context, done map[string]served) (whole boo
 	for _, p := range ports {
 		want[p.Name] = served{place: place, attachment: p.Attachment}
 	}
+	answered := a.dhcp.Links()
+	for _, name := range answered {
+		if _, has := want[name]; !has { // the port is gone, or newer than the list
+			want[name] = served{place: place}
+		}
+	}
 	for _, r := range a.cfg.Uplink.Records() {
 		if now, has := want[r.Port]; has && r.DHCP != nil {
 			now.record = r
 			want[r.Port] = now
 		}
-	}
-	answered := a.dhcp.Links()
-	for _, name := range answered {
-		want[name] = want[name] // without a port it has no record
 	}
 	maps.DeleteFunc(done, func(name string, _ served) bool { return want[name].record == nil })
 	whole = true

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,8 @@ func discard(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) }
 type fakeBridge struct {
 	url string
 	say chan bool // whether the pod's interface is confirmed
+	// addresses is the part of the record with the pod's addresses, and what follows them.
+	addresses atomic.Pointer[string]
 }
 
 // oneAddress is the part of a record with a pod's addresses.
@@ -93,13 +96,14 @@ const oneAddress = `"address":[{"ip":"10.42.0.2","prefix-length":24,"gateway":"1
 
 func newFakeBridge(t *testing.T, addresses string) *fakeBridge {
 	b := &fakeBridge{say: make(chan bool, 10)}
+	b.addresses.Store(&addresses)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		for n := 1; ; n++ {
 			select {
 			case confirmed := <-b.say:
 				_, _ = fmt.Fprintf(rw, "id: %d@x\n"+`data: {"ietf-restconf:notification":{"coe-agent:interface-changed":{"operation":"put",`+
 					`"pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front","parent-interface":"tap0a1b2c3d-4e",`+
-					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",%s}}}`+"\n\n", n, confirmed, addresses)
+					`"node":"172.31.99.11","primary":true,"confirmed":%t,"mac-address":"0a:58:0a:2a:00:02",%s}}}`+"\n\n", n, confirmed, *b.addresses.Load())
 				rw.(http.Flusher).Flush()
 			case <-r.Context().Done():
 				return

@@ -179,7 +179,7 @@ type Limits struct {
 	NoGateways bool
 	// NoSCTPPorts: an ACE allows nothing for ports of SCTP. It can allow all of SCTP.
 	NoSCTPPorts bool
-	// NoDHCP: the backend does not decide which interfaces have DHCP, so no Interface of the mapping has it.
+	// NoDHCP: the backend answers no DHCP requests, so no Interface of the mapping has DHCP. The agents of nodes answer them.
 	NoDHCP bool
 	// KeepsELANs: an elan-instance that is created again soon after it was deleted can stay without flows. So it is kept
 	// while addresses of its former interfaces rest.

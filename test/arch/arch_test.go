@@ -146,13 +146,21 @@ var rules = map[string]rule{
 		},
 		"connects the node itself; knows of pods only their records and host ports",
 	},
+	"cni/dhcp": {
+		[]string{"cni/links"},
+		[]string{
+			"github.com/insomniacslk/dhcp", "github.com/mdlayher/packet", "github.com/prometheus/client_golang", "github.com/vishvananda/netns",
+			"golang.org/x/net/bpf", "golang.org/x/sys/unix", "golang.org/x/time/rate",
+		},
+		"answers on links of pods; chooses no values, and knows neither the switch nor the bridge",
+	},
 	"cni/call":    {nil, []string{"github.com/containernetworking/cni/pkg/types", "golang.org/x/sys/unix"}, "between plugin and agent"},
 	"cni/unixctl": {nil, nil, "asks daemons; does not know what the answers mean"},
 	"cni/daemons": {[]string{"cni/unixctl"}, []string{"github.com/prometheus/client_golang"}, "metrics of daemons; knows neither the agent nor the bridge"},
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
-		[]string{"cni/call", "cni/daemons", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
+		[]string{"cni/call", "cni/daemons", "cni/dhcp", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
 		[]string{
 			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",

@@ -64,6 +64,8 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 		running.Go(func() { p.ovs.KeepPhysical(needed, p.physical) })
 		running.Go(func() { p.agent.KeepChassis(needed) })
 		running.Go(func() { p.agent.KeepDirect(needed) })
+	} else {
+		running.Go(func() { p.agent.KeepDHCP(needed) })
 	}
 	running.Go(func() { p.files.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })

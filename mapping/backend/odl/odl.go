@@ -176,7 +176,7 @@ func (b *Backend) Close() {
 }
 
 // Limits returns the limits of this backend: aclservice cannot match ports of SCTP, and logs nothing.
-// Netvirt cannot give pods our addresses by DHCP (decision 84). Netvirt still removes an elan-instance when its deletion is answered.
+// Netvirt cannot give pods our addresses by DHCP; the agents of nodes do (decision 96). Netvirt still removes an elan-instance when its deletion is answered.
 func Limits() netvirt.Limits {
 	return netvirt.Limits{NoPhysicalNetworks: true, NoSCTPPorts: true, NoLogs: true, NoDHCP: true, KeepsELANs: true}
 }

@@ -1,0 +1,208 @@
+package agent_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// withRoute is what the record of a pod with oneAddress has besides, and withDHCP that of a pod that also asks for DHCP.
+const (
+	withRoute = oneAddress + `,"route":[{"destination":"0.0.0.0/0","next-hop":"10.42.0.1"}]`
+	withDHCP  = withRoute + `,"dhcp":{"lease-time":%d,"dns-server":["10.96.0.10","fd00::a"]}`
+)
+
+// TestDHCP: a DHCP client configures the link of a pod as ADD did, on a switch that OpenDaylight programs. It renews its lease, and it
+// is answered after a restart of the agent. It gets new values of the bridge, and no answer when the pod asks for DHCP no more.
+func TestDHCP(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
+	bridge := newFakeBridge(t, withRoute)
+	w.openDaylight("host1")
+	first := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	w.manage(first)
+	stop := first.keepDHCP()
+	_, err := w.lab.Hosts[0].VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
+	bridge.say <- false
+	await(t, "OpenDaylight is there", func() error { return w.notReady(first) })
+	bridge.follow(w)
+	p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
+	require.Nil(t, first.call(t.Context(), call.Add, p))
+	before, client := p.look(), p.dhcpClient()
+	require.Error(t, client.run("-n", "-q", "-t", "2", "-T", "1"), "the pod does not ask for DHCP")
+
+	bridge.change(fmt.Sprintf(withDHCP, 5400))
+	client.awaitLease(map[string]string{
+		"ip": "10.42.0.2", "mask": "24", "router": "10.42.0.1", "dns": "10.96.0.10", "mtu": fmt.Sprint(before.MTU), "lease": "5400",
+		"serverid": "10.42.0.1", "staticroutes": "0.0.0.0/0 10.42.0.1",
+	})
+	after := p.look()
+	require.Equal(t, before.Addresses, after.Addresses)
+	require.Equal(t, before.Routes, after.Routes)
+	client.renews()
+	require.Nil(t, first.call(t.Context(), call.Add, p), "again")
+
+	stop()
+	require.Error(t, client.run("-n", "-q", "-t", "2", "-T", "1"), "no agent")
+	second := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	second.keepDHCP()
+	client.awaitLease(map[string]string{"ip": "10.42.0.2", "lease": "5400"})
+	require.NoError(t, client.run("-n", "-q", "-r", "10.42.0.9"), "another address is refused, and the client begins again")
+	require.Equal(t, "10.42.0.2", client.got()["ip"])
+
+	bridge.change(fmt.Sprintf(withDHCP, 60))
+	client.awaitLease(map[string]string{"lease": "60"})
+	bridge.change(withRoute)
+	await(t, "the pod asks for DHCP no more", func() error {
+		if client.run("-n", "-q", "-t", "2", "-T", "1") == nil {
+			return errors.New("it gets an answer")
+		}
+		return nil
+	})
+	bridge.change(fmt.Sprintf(withDHCP, 60))
+	client.awaitLease(map[string]string{"lease": "60"})
+	require.Nil(t, second.call(t.Context(), call.Del, p))
+	require.NoError(t, w.left("host1", second.dir).is(0))
+	require.Nil(t, second.call(t.Context(), call.Add, p))
+	require.NoError(t, client.run("-n", "-q"), "after the end of ADD at the latest")
+}
+
+// change changes the record of the pod.
+func (b *fakeBridge) change(addresses string) { b.addresses.Store(&addresses) }
+
+// keepDHCP runs KeepDHCP until stop is called or the test ends.
+func (a *inProcess) keepDHCP() (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { a.KeepDHCP(ctx) })
+	stop = func() {
+		cancel()
+		running.Wait()
+	}
+	a.w.t.Cleanup(stop)
+	return stop
+}
+
+// look reads the pod's link.
+func (s *sandbox) look() links.Link {
+	s.w.t.Helper()
+	ns := s.w.node(s.container)
+	defer func() { require.NoError(s.w.t, ns.Close()) }()
+	is, err := links.Look(ns, "eth0")
+	require.NoError(s.w.t, err)
+	return is
+}
+
+// dhcpClient is a DHCP client on the link of a pod: udhcpc of BusyBox.
+type dhcpClient struct {
+	pod         *sandbox
+	script, out string
+}
+
+// applies configures the link as the client was told. A client that knows classless routes ignores the router.
+const applies = `#!/bin/busybox sh
+env > %[1]s.new
+echo event=$1 >> %[1]s.new
+mv %[1]s.new %[1]s
+case $1 in
+bound|renew)
+	ip addr replace $ip/$mask dev eth0
+	ip link set eth0 mtu $mtu
+	set -- $staticroutes
+	while [ $# -gt 1 ]; do
+		if [ $2 = 0.0.0.0 ]; then ip route replace $1 dev eth0; else ip route replace $1 via $2 dev eth0; fi
+		shift 2
+	done
+esac
+`
+
+func (s *sandbox) dhcpClient() *dhcpClient {
+	dir := s.w.t.TempDir()
+	c := &dhcpClient{pod: s, script: filepath.Join(dir, "script"), out: filepath.Join(dir, "out")}
+	require.NoError(s.w.t, os.WriteFile(c.script, fmt.Appendf(nil, applies, c.out), 0o700))
+	return c
+}
+
+// run removes the addresses of the link, and asks for an address.
+func (c *dhcpClient) run(options ...string) error {
+	t, lab := c.pod.w.t, c.pod.w.lab
+	_, err := lab.Exec(t.Context(), c.pod.inLab(), "ip", "-4", "addr", "flush", "dev", "eth0")
+	require.NoError(t, err)
+	_, err = lab.Exec(t.Context(), c.pod.inLab(), c.argv(options...)...)
+	return err
+}
+
+func (c *dhcpClient) argv(options ...string) []string {
+	return append([]string{"busybox", "udhcpc", "-f", "-i", "eth0", "-s", c.script, "-O", "staticroutes", "-O", "mtu"}, options...)
+}
+
+// renews runs the client until it has renewed its lease, for which it asks the server alone.
+func (c *dhcpClient) renews() {
+	t, lab := c.pod.w.t, c.pod.w.lab
+	t.Helper()
+	_, err := lab.Exec(t.Context(), c.pod.inLab(), "ip", "neigh", "replace", "10.42.0.1", "lladdr", "0a:58:0a:2a:00:01", "dev", "eth0")
+	require.NoError(t, err)
+	require.NoError(t, os.Remove(c.out))
+	is := func(event string) func(context.Context) error {
+		return func(context.Context) error {
+			if is := c.got()["event"]; is != event {
+				return fmt.Errorf("the last event is %q, want %s", is, event)
+			}
+			return nil
+		}
+	}
+	running, err := lab.Launch(t.Context(), ovnhost.Command{Name: "udhcpc", Pod: c.pod.inLab(), Argv: c.argv(), Ready: is("bound")})
+	require.NoError(t, err)
+	pid, err := running.PID()
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
+	await(t, "the client renews its lease", func() error { return is("renew")(t.Context()) })
+	require.NoError(t, running.Kill())
+}
+
+// got returns what the client was told last, and the last event.
+func (c *dhcpClient) got() map[string]string {
+	text, err := os.ReadFile(c.out)
+	if !errors.Is(err, fs.ErrNotExist) {
+		require.NoError(c.pod.w.t, err)
+	}
+	all := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		all[name] = value
+	}
+	return all
+}
+
+// awaitLease waits until the client gets these values.
+func (c *dhcpClient) awaitLease(want map[string]string) {
+	c.pod.w.t.Helper()
+	await(c.pod.w.t, fmt.Sprint("a lease with ", want), func() error {
+		if err := c.run("-n", "-q", "-t", "2", "-T", "1"); err != nil {
+			return err
+		}
+		got := c.got()
+		for name, value := range want {
+			if got[name] != value {
+				return fmt.Errorf("%s is %q, want %q", name, got[name], value)
+			}
+		}
+		return nil
+	})
+}
+
