@@ -114,7 +114,7 @@ type dhcpClient struct {
 	script, out string
 }
 
-// applies configures the link as the client was told. A client that knows classless routes ignores the router.
+// applies configures the link with what the client got. A client that knows classless routes ignores the router.
 const applies = `#!/bin/busybox sh
 env > %[1]s.new
 echo event=$1 >> %[1]s.new
@@ -175,7 +175,7 @@ func (c *dhcpClient) renews() {
 	require.NoError(t, running.Kill())
 }
 
-// got returns what the client was told last, and the last event.
+// got returns what the client got last, and the last event.
 func (c *dhcpClient) got() map[string]string {
 	text, err := os.ReadFile(c.out)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -205,4 +205,3 @@ func (c *dhcpClient) awaitLease(want map[string]string) {
 		return nil
 	})
 }
-

@@ -21,9 +21,9 @@ type Lease struct {
 	Address netip.Prefix     // with the length of its subnet
 	// Gateway is the gateway of the subnet, and the address of the server.
 	Gateway netip.Addr
-	// Routes are the routes of the client. Those of IPv6 have no effect.
+	// Routes are the routes of the client, and DNS its DNS servers. IPv6 ones have no effect.
 	Routes []links.Route
-	DNS    []netip.Addr // those of IPv6 have no effect
+	DNS    []netip.Addr
 	MTU    int
 	Time   time.Duration // for how long the client has the address without asking again
 }

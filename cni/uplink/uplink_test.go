@@ -448,7 +448,7 @@ func TestStateOfAnotherVersion(t *testing.T) {
 	dir, boot := t.TempDir(), file(t, "first\n")
 	cfg := uplink.Config{URLs: []string{"http://127.0.0.1:1"}, Dir: dir, Boot: boot}
 	const state = `{%s"id":"5@x~3.h","boot":"first","node":%q,"interfaces":[],"exposed-ports":[{"protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80}]}`
-	for format, want := range map[string]string{"": "", `"format":17,`: "", `"format":18,`: "5@x~3.h"} {
+	for format, want := range map[string]string{"": "", `"format":18,`: "", `"format":19,`: "5@x~3.h"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), fmt.Appendf(nil, state, format, node.String()), 0o600))
 		a := start(t, cfg)
 		require.Equal(t, want, a.ID(), format)

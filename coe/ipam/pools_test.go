@@ -187,16 +187,36 @@ func TestNodesHaveTheirPoolsBeforeTheirPods(t *testing.T) {
 
 func TestDHCPFollowsThePool(t *testing.T) {
 	w := newWorld(t, specPool())
-	w.put(newPod("a", n1))
+	p, asks := newPod("a", n1), newPod("b", n1)
+	asks.DHCP = true
+	w.put(p)
+	w.put(asks)
 	w.sync()
+	require.False(t, w.lease(p).DHCP)
+	require.Empty(t, w.lease(p).DNS)
+	require.True(t, w.lease(asks).DHCP)
+	require.Equal(t, specPool().DNS, w.lease(asks).DNS)
 	changed := specPool()
 	changed.DNS, changed.DHCP = []netip.Addr{addr("1.1.1.1")}, true
 	w.setPools(changed)
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
 	require.True(t, w.store.View("default").Blocks[0].DHCP)
+	for _, one := range []*coe.Pod{p, asks} {
+		require.True(t, w.lease(one).DHCP)
+		require.Equal(t, changed.DNS, w.lease(one).DNS)
+	}
 	w.setPools()
 	w.sync()
 	require.Equal(t, changed.DNS, w.store.View("default").Blocks[0].DNS)
 	require.True(t, w.store.View("default").Blocks[0].DHCP)
+	require.True(t, w.lease(p).DHCP)
+	w.setPools(specPool())
+	no := *asks
+	no.DHCP = false
+	w.put(&no)
+	w.sync()
+	require.False(t, w.lease(p).DHCP, "the pool does not ask any more")
+	require.False(t, w.lease(asks).DHCP, "the pod does not ask any more")
+	require.Empty(t, w.lease(asks).DNS)
 }
