@@ -60,23 +60,8 @@ func (a *Agent) keepDHCP(ctx context.Context, done map[string]served) (whole boo
 	if err != nil {
 		return false, err
 	}
-	place, _, _ := a.cfg.Uplink.Place()
-	want := map[string]served{}
-	for _, p := range ports {
-		want[p.Name] = served{place: place, attachment: p.Attachment}
-	}
 	answered := a.dhcp.Links()
-	for _, name := range answered {
-		if _, has := want[name]; !has { // the port is gone, or newer than the list
-			want[name] = served{place: place}
-		}
-	}
-	for _, r := range a.cfg.Uplink.Records() {
-		if now, has := want[r.Port]; has && r.DHCP != nil {
-			now.record = r
-			want[r.Port] = now
-		}
-	}
+	want := a.wantedDHCP(ports, answered)
 	maps.DeleteFunc(done, func(name string, _ served) bool { return want[name].record == nil })
 	whole = true
 	var errs []error
@@ -95,6 +80,27 @@ func (a *Agent) keepDHCP(ctx context.Context, done map[string]served) (whole boo
 		}
 	}
 	return whole, errors.Join(errs...)
+}
+
+// wantedDHCP returns what the leases of ports, and of the links that are answered, are made of now. There is no record of pods that do not ask.
+func (a *Agent) wantedDHCP(ports []ovs.Port, answered []string) map[string]served {
+	place, _, _ := a.cfg.Uplink.Place()
+	want := map[string]served{}
+	for _, p := range ports {
+		want[p.Name] = served{place: place, attachment: p.Attachment}
+	}
+	for _, name := range answered {
+		if _, has := want[name]; !has { // the port is gone, or newer than the list
+			want[name] = served{place: place}
+		}
+	}
+	for _, r := range a.cfg.Uplink.Records() {
+		if now, has := want[r.Port]; has && r.DHCP != nil {
+			now.record = r
+			want[r.Port] = now
+		}
+	}
+	return want
 }
 
 // followDHCP serves the pod of a port with the data of a record, or stops without one. It does not try while a call about the port
