@@ -142,7 +142,7 @@ test-odl: deps odl
 csit: deps
 	$(GO_TEST) -count=1 -v -run TestSuites -artifacts -outputdir $$(mktemp -d --tmpdir coe-bridge-csit.XXXXXX) ./test/suite/csit $(if $(CONTROLLER),-controller $(CONTROLLER))
 
-# conformance: run Kubernetes' own network tests on seven nodes, or (BACKEND=odl) on three that OpenDaylight programs (root);
+# conformance: run Kubernetes' own network tests on seven nodes, which OVN or (BACKEND=odl) OpenDaylight programs (root);
 # IPV6_FIRST=1 runs those that need both families on a cluster whose first family is IPv6
 conformance: deps kube build
 	go run ./test/suite/conformance -backend $(BACKEND) $(if $(IPV6_FIRST),-ipv6-first)

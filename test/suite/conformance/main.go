@@ -47,10 +47,6 @@ func main() {
 // logFolder has the logs of the last run.
 const logFolder = ".run/conformance"
 
-// nodesOf has the number of nodes beside the control-plane node, for each backend. OpenDaylight needs as much memory and processor
-// time as several nodes, so its cluster has fewer of them.
-var nodesOf = map[string]int{onOVN: 6, onODL: 2}
-
 // options has the options of the command line.
 type options struct {
 	bin      string
@@ -77,7 +73,7 @@ func run(ctx context.Context) error {
 
 func parseOptions() (o options, err error) {
 	flag.StringVar(&o.bin, "bin", "bin", "folder with coe-bridge and coe-cni, as built by make build")
-	flag.IntVar(&o.nodes, "nodes", 0, "number of nodes beside the control-plane node, in three zones; 0 means 6, and 2 with OpenDaylight")
+	flag.IntVar(&o.nodes, "nodes", 6, "number of nodes beside the control-plane node, in three zones; some tests need six")
 	flag.StringVar(&o.backend, "backend", onOVN, "what programs the switches: ovn or odl (OpenDaylight)")
 	flag.BoolVar(&o.dual, "dual-stack", true, "give nodes, pods and services IPv6 addresses after the IPv4 addresses, as the tests with IPv6DualStack require; no effect with OpenDaylight, whose cluster has IPv4 alone")
 	flag.BoolVar(&o.six, "ipv6-first", false, "let the IPv6 addresses of the dual-stack cluster come first, and run the tests with IPv6DualStack; other tests need addresses of load balancers, which are IPv4 alone")
@@ -89,9 +85,6 @@ func parseOptions() (o options, err error) {
 	flag.Parse()
 	if flag.NArg() > 0 {
 		return o, fmt.Errorf("unknown argument %q", flag.Arg(0))
-	}
-	if o.nodes == 0 {
-		o.nodes = nodesOf[o.backend]
 	}
 	if o.six && (!o.dual || o.backend == onODL) {
 		return o, errors.New("-ipv6-first: needs a dual-stack cluster, on OVN")
