@@ -151,6 +151,7 @@ func (one *link) listen(name string) error {
 
 // answerOn answers the requests on a link until ctx is done.
 func (s *Server) answerOn(ctx context.Context, name string, one *link) {
+	defer func() { _ = one.conn.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = one.conn.Close() })()
 	var (
 		limit  = rate.NewLimiter(perSecond, burst)
@@ -159,9 +160,6 @@ func (s *Server) answerOn(ctx context.Context, name string, one *link) {
 	)
 	for limit.Wait(ctx) == nil {
 		n, _, err := one.conn.ReadFrom(buffer)
-		if errors.Is(err, net.ErrClosed) {
-			return
-		}
 		if err != nil {
 			continue // the link is down, or gone, which Stop follows
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -41,6 +43,16 @@ func (u unknown) see(port string, programmed bool, now time.Time) (replace bool)
 	return false
 }
 
+// wait lets the time of ports begin again, because nobody could look at them.
+func (u unknown) wait(now time.Time, ports ...string) {
+	for _, port := range ports {
+		if w, waits := u[port]; waits {
+			w.since = now
+			u[port] = w
+		}
+	}
+}
+
 // next returns the time until the first port must be looked at again; 0 if none waits.
 func (u unknown) next(now time.Time) (first time.Duration) {
 	for _, w := range u {
@@ -54,7 +66,7 @@ func (u unknown) next(now time.Time) (first time.Duration) {
 func (n *Node) replaceUnknown(ctx context.Context, pairs []pair) (changed bool, err error) {
 	programmed, err := n.programmed(ctx)
 	if err != nil || len(programmed) == 0 {
-		clear(n.unknown)
+		n.unknown.wait(time.Now(), slices.Collect(maps.Keys(n.unknown))...)
 		return false, err
 	}
 	named := map[string]bool{}
@@ -62,7 +74,7 @@ func (n *Node) replaceUnknown(ctx context.Context, pairs []pair) (changed bool, 
 		named[p.port] = true
 		number, unopened := n.cfg.Switch.Number(ctx, p.port)
 		if unopened != nil { // it waits for its turn, or for the switch
-			delete(n.unknown, p.port)
+			n.unknown.wait(time.Now(), p.port)
 			continue
 		}
 		if !n.unknown.see(p.port, programmed[number], time.Now()) {
@@ -80,11 +92,16 @@ func (n *Node) replaceUnknown(ctx context.Context, pairs []pair) (changed bool, 
 	return changed, err
 }
 
-// programmed returns the numbers of the ports that OpenDaylight has programmed; none if the agent cannot know.
+// flowsTimeout bounds the question for flows: a switch that hangs answers its database and no question, and the node's other work waits.
+const flowsTimeout = time.Second
+
+// programmed returns the numbers of the ports that OpenDaylight has programmed; none if the agent cannot know, or could not add a port again.
 func (n *Node) programmed(ctx context.Context) (map[uint32]bool, error) {
-	if n.cfg.Programmed == nil || n.cfg.Switch.Managed() != nil {
+	if n.cfg.Programmed == nil || n.cfg.Switch.AwaitsFlows() != nil {
 		return nil, nil
 	}
+	ctx, cancel := context.WithTimeout(ctx, flowsTimeout)
+	defer cancel()
 	numbers, err := n.cfg.Programmed(ctx)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -1,10 +1,15 @@
 package node
 
 import (
+	"context"
+	"log/slog"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // A port that OpenDaylight does not learn of is replaced, and the next ones later and later. A programmed port is forgotten.
@@ -23,6 +28,11 @@ func TestUnknownPorts(t *testing.T) {
 	require.Equal(t, retryAfter, u.next(at(3*knownWithin-1)))
 	now := at(3 * knownWithin)
 	require.True(t, u.see("a", false, now))
+	u.wait(now.Add(time.Minute), "a", "b")
+	require.False(t, u.see("a", false, now.Add(time.Minute+4*knownWithin-1)), "nobody could look, and the time begins again")
+	now = now.Add(time.Minute)
+	require.True(t, u.see("a", false, now.Add(4*knownWithin)))
+	now = now.Add(4 * knownWithin)
 	for range 10 {
 		now = now.Add(knownWithinMost)
 		require.True(t, u.see("a", false, now), "it waits no longer")
@@ -31,4 +41,19 @@ func TestUnknownPorts(t *testing.T) {
 	require.Zero(t, u.next(now))
 	require.False(t, u.see("a", false, now), "it begins again")
 	require.True(t, u.see("a", false, now.Add(knownWithin)))
+}
+
+// A switch that does not answer the question for flows does not hold up the node's other work.
+func TestUnknownPortsOfHungSwitch(t *testing.T) {
+	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	n := &Node{unknown: unknown{}, cfg: Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]bool, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}}}
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Patience)
+	defer cancel()
+	_, err = n.replaceUnknown(ctx, nil)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NoError(t, ctx.Err(), "it has waited for the caller's deadline")
 }

@@ -159,8 +159,8 @@ func (s *steadiness) look(ctx context.Context, managed error, m Management, time
 // errUnsteady is why a port of the node is not added yet.
 var errUnsteady = errors.New("OpenDaylight has just begun to program the switch and still writes flows")
 
-// awaitsFlows fails if a new port of the node must wait for OpenDaylight. KeepManaged sees that only later.
-func (s *Switch) awaitsFlows() error {
+// AwaitsFlows fails if a new port of the node must wait for OpenDaylight. KeepManaged sees that only later.
+func (s *Switch) AwaitsFlows() error {
 	if s.cfg.Controller == OVN {
 		return nil
 	}

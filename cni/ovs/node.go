@@ -57,7 +57,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 	case row.ExternalIDs[keyInterface] == p.Interface && row.ExternalIDs[keyMAC] == p.MAC:
 		return false, nil
 	}
-	if err := s.awaitsFlows(); err != nil {
+	if err := s.AwaitsFlows(); err != nil {
 		return false, fmt.Errorf("add port %s: %w: %w", p.Name, ErrWaits, err)
 	}
 	if row != nil {

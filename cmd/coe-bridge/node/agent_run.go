@@ -109,7 +109,7 @@ func (f *agentFlags) serveHealth(p agentParts, log *slog.Logger) (stop func(), e
 // healthServer returns the server of health and metrics.
 func healthServer(answers http.Handler) *http.Server {
 	return &http.Server{
-		Handler: answers, ReadHeaderTimeout: healthTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
+		Handler: answers, ReadHeaderTimeout: healthTimeout, ReadTimeout: healthTimeout, WriteTimeout: answerTimeout, IdleTimeout: idleTimeout,
 	}
 }
 
