@@ -82,7 +82,7 @@ func (a *Agent) keepDHCP(ctx context.Context, done map[string]served) (whole boo
 	return whole, errors.Join(errs...)
 }
 
-// wantedDHCP returns what the leases of ports, and of the links that are answered, are made of now. There is no record of pods that do not ask.
+// wantedDHCP returns what the leases of ports and of answered links are made of now. It has no record of a pod that does not ask.
 func (a *Agent) wantedDHCP(ports []ovs.Port, answered []string) map[string]served {
 	place, _, _ := a.cfg.Uplink.Place()
 	want := map[string]served{}

@@ -32,7 +32,7 @@ type Lease struct {
 type reason string
 
 const (
-	malformed   reason = "malformed"     // it is no DHCP request
+	malformed   reason = "malformed"     // it is not a DHCP request
 	otherClient reason = "other-client"  // it is of another MAC address
 	relayed     reason = "relayed"       // it is of a relay agent
 	otherServer reason = "other-server"  // the client has chosen another server

@@ -96,7 +96,7 @@ func (o *outcome) putPorts(pairs []pair, put func(pair) (bool, error)) {
 // connectionWait is how long a check waits for a connection to the switch. It is long enough for the first check of a process.
 const connectionWait = 500 * time.Millisecond
 
-// asking returns the context of questions to the switch. It has ended if there is no connection, so that no question waits for one:
+// asking returns the context of questions to the switch. Without a connection the context has ended, and questions fail at once:
 // the ports of services must follow their endpoints meanwhile.
 func (n *Node) asking(ctx context.Context) (asks context.Context, stop context.CancelFunc) {
 	wait, stopWaiting := context.WithTimeout(ctx, connectionWait)

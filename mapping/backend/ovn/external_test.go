@@ -611,7 +611,7 @@ func TestBindingOfNoPod(t *testing.T) {
 							server.NBCtl(t, strings.Fields(fmt.Sprintf(damage, router))...)
 						}
 					}
-					if damage != "lr-del %s" { // without a router port there is no other owner
+					if damage != "lr-del %s" { // the router still tells whose the binding is
 						write(t, open(t, server, configure, func(c *ovn.Config) { c.Owner = "two" }), netvirt.Model{})
 						require.Len(t, list("Static_MAC_Binding"), 1)
 					}
