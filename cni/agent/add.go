@@ -65,6 +65,9 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 		return nil, err
 	}
 	undo.hold(release)
+	if record, err = a.latest(at, record); err != nil {
+		return nil, err
+	}
 	p, err := a.plan(ctx, at, record, inPod)
 	if err != nil {
 		return nil, err
@@ -79,15 +82,30 @@ func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, err
 	if err != nil {
 		return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s has no address yet", at.pod), a.explain(ctx, at, err).Error())
 	}
+	return r, at.accepts(r)
+}
+
+// latest returns the record of the pod's interface now that its port is taken: the bridge can have sent another one since record.
+// KeepDirect changes a pod by its record after that.
+func (a *Agent) latest(at *attachment, earlier *uplink.Record) (*uplink.Record, error) {
+	r := a.cfg.Uplink.Find(at.pod.is)
+	if r == nil || r.Port != earlier.Port {
+		return nil, types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s was deleted or replaced during the ADD", at.pod), "")
+	}
+	return r, at.accepts(r)
+}
+
+// accepts fails if a record differs from the addresses or the MAC address that the caller requested.
+func (at *attachment) accepts(r *uplink.Record) error {
 	for _, want := range at.network.wanted.addresses {
 		if !slices.ContainsFunc(r.Addresses, func(has uplink.Address) bool { return has.IP == want }) {
-			return nil, invalid("requested address %s differs from the addresses of pod %s: %s", want, at.pod, addressesOf(r))
+			return invalid("requested address %s differs from the addresses of pod %s: %s", want, at.pod, addressesOf(r))
 		}
 	}
 	if want := at.network.wanted.mac; want != "" && !strings.EqualFold(want, r.MAC) {
-		return nil, invalid("requested MAC address %s differs from the MAC address of pod %s: %s", want, at.pod, r.MAC)
+		return invalid("requested MAC address %s differs from the MAC address of pod %s: %s", want, at.pod, r.MAC)
 	}
-	return r, nil
+	return nil
 }
 
 // reaches returns an error if the node is not connected to the physical network of an interface. Nobody else would report that the

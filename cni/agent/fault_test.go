@@ -51,6 +51,29 @@ func (w *world) failAdds(a *inProcess, p *sandbox) int {
 	}
 }
 
+// TestPodDeletedDuringADDInProcess deletes a pod whose ADD has its record, but not its port yet. The ADD plugs nothing.
+func TestPodDeletedDuringADDInProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorldWithoutAgents(t, "host1")
+	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
+	p := w.pod("host1", 1, "web", "front")
+	a.steps.after(1, func() {
+		w.delete(1)
+		await(t, "the agent has no record", func() error {
+			if n := a.uplink.Count(); n > 0 {
+				return fmt.Errorf("%d", n)
+			}
+			return nil
+		})
+	})
+	err := a.call(t.Context(), call.Add, p)
+	require.NotNil(t, err)
+	require.EqualValues(t, types.ErrTryAgainLater, err.Code)
+	require.Equal(t, "pod web/front was deleted or replaced during the ADD", err.Msg)
+	require.NoError(t, w.left("host1", a.dir).is(0))
+	p.nothingIn()
+}
+
 // addUntilPort starts an ADD that OVN does not answer, and waits until the port exists.
 func (w *world) addUntilPort(ctx context.Context, p *sandbox) (added <-chan error) {
 	w.t.Helper()

@@ -80,33 +80,44 @@ func (a *inProcess) answer(ctx context.Context, command string, s *sandbox, more
 	})
 }
 
-// stepLog is a log that ends a call at the n-th start or end of a step.
+// stepLog is a log that calls a function, as a rule the end of a call, at the n-th start or end of a step.
 type stepLog struct {
 	slog.Handler
 	mu   sync.Mutex
 	left int
-	end  context.CancelFunc
+	do   func()
 }
 
 func (l *stepLog) Enabled(context.Context, slog.Level) bool { return true }
 
 func (l *stepLog) Handle(_ context.Context, r slog.Record) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if strings.HasPrefix(r.Message, "step ") && l.end != nil {
-		if l.left == 0 {
-			l.end()
-		}
-		l.left--
+	if strings.HasPrefix(r.Message, "step ") {
+		l.next()()
 	}
 	return nil
+}
+
+// next counts a moment, and returns what to do in it.
+func (l *stepLog) next() func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left--
+	if l.left != -1 || l.do == nil {
+		return func() {}
+	}
+	return l.do
+}
+
+// after makes the log call do after a number of starts and ends of steps.
+func (l *stepLog) after(moments int, do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.left, l.do = moments, do
 }
 
 // failAfter returns a context that ends after a number of starts and ends of steps.
 func (l *stepLog) failAfter(ctx context.Context, moments int) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.left, l.end = moments, cancel
+	l.after(moments, cancel)
 	return ctx
 }
