@@ -11,20 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PutDirect makes the directly connected routes of a pod's link those to some prefixes. Routes that others have made stay, and a pod
-// that has such a route to a prefix keeps it.
+// PutDirect makes the directly connected routes of a pod's link those to some prefixes. Routes that others have made stay, also in
+// place of one to such a prefix.
 func PutDirect(pod netns.NsHandle, name string, want []netip.Prefix) error {
 	err := At(pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		have, err := routesBy(h, link, Protocol)
+		all, err := routesBy(h, link, unix.RTPROT_UNSPEC)
 		if err != nil {
 			return err
 		}
-		for _, r := range have {
-			if r.Gw != nil || slices.Contains(want, PrefixOf(r.Dst)) {
+		var have []netip.Prefix
+		for _, r := range all {
+			to := PrefixOf(r.Dst)
+			if r.Gw != nil {
+				continue
+			}
+			if r.Protocol != Protocol || slices.Contains(want, to) {
+				have = append(have, to)
 				continue
 			}
 			if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -32,6 +38,9 @@ func PutDirect(pod netns.NsHandle, name string, want []netip.Prefix) error {
 			}
 		}
 		for _, to := range want {
+			if slices.Contains(have, to) {
+				continue
+			}
 			if err := addRoute(h, link, Route{Destination: to}); err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}

@@ -205,6 +205,28 @@ func TestOthersStay(t *testing.T) {
 	require.Len(t, owned, 2, "the link of another program is not ours")
 }
 
+// Two links of a pod can have the same gateway outside of their subnets. Only one of them has the default route.
+func TestGatewayOfTwoLinks(t *testing.T) {
+	for _, c := range [][3]string{{"10.42.0.2/32", "10.42.0.3/32", "10.42.0.1"}, {"fd00::2/128", "fd00::3/128", "fd00::1"}} {
+		first := pair(t, c[0], c[2])
+		require.NoError(t, links.Add(t.Context(), first))
+		further := first
+		further.Port, further.Name = "tap0a1b2c3d-4f", "net1"
+		further.Addresses = []netip.Prefix{netip.MustParsePrefix(c[1])}
+		beyond := netip.MustParsePrefix("192.0.2.0/24")
+		if further.Addresses[0].Addr().Is6() {
+			beyond = netip.MustParsePrefix("2001:db8::/32")
+		}
+		further.Routes = []links.Route{first.Routes[0], {Destination: beyond, Gateway: first.Routes[1].Gateway}}
+		require.NoError(t, links.Add(t.Context(), further))
+		for name, want := range map[string][]links.Route{first.Name: first.Routes, further.Name: further.Routes} {
+			is, err := links.Look(first.Pod, name)
+			require.NoError(t, err)
+			require.Subset(t, is.Routes, want, name)
+		}
+	}
+}
+
 func TestMTUOf(t *testing.T) {
 	p := pair(t, "10.42.0.2/29", "")
 	require.NoError(t, links.Add(t.Context(), p))
