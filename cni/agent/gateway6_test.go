@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 )
 
 // at6 is at for IPv6. The network has the prefix 2001:db8:N::/64, with the last number of its IPv4 prefix as N.
@@ -22,15 +24,19 @@ func (n network) at6(host int) string {
 const linkLocalHop = "fe80::253"
 
 // TestGatewayIPv6: by IPv6 pods leave by a gateway as by IPv4, if it has an IPv6 address, and by their node otherwise. The NIC of the
-// gateway is its own, and then shared.
+// gateway is its own, and then shared. Both layouts of OVN have it.
 func TestGatewayIPv6(t *testing.T) {
-	t.Parallel()
-	w := dualWorld(t, "--node-network", "100.96.0.0/16,fd00:96::/64")
-	six, pods := addresses6{}, map[string]*sandbox{}
-	for i, host := range []string{"host1", "host2"} {
-		pods[host] = six.run(w, host, i, "default", "pod-"+host)
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) {
+			t.Parallel()
+			w := dualWorld(t, "--node-network", "100.96.0.0/16,fd00:96::/64", "--ovn-layout", string(layout))
+			six, pods := addresses6{}, map[string]*sandbox{}
+			for i, host := range []string{"host1", "host2"} {
+				pods[host] = six.run(w, host, i, "default", "pod-"+host)
+			}
+			w.eachNIC(func(gatewayNIC) {}, func(n gatewayNIC) { w.testGatewayIPv6(pods, six, n) })
+		})
 	}
-	w.eachNIC(func(gatewayNIC) {}, func(n gatewayNIC) { w.testGatewayIPv6(pods, six, n) })
 }
 
 func (w *world) testGatewayIPv6(pods map[string]*sandbox, six addresses6, north gatewayNIC) {

@@ -222,11 +222,16 @@ func (w *world) block(host string) string {
 	return w.blockOf(host, netip.Addr.Is4)
 }
 
-// blockOf returns the address block of a host's pods that is of a family.
+// blockOf returns the address block of a host's pods that is of a family: the block of the node, or that of an elan-instance.
 func (w *world) blockOf(host string, is func(netip.Addr) bool) string {
 	w.t.Helper()
-	_, text := w.bridge.Bridge().Do("GET", "/restconf/config/coe-netvirt:subnets", "")
 	var body struct {
+		Nodes struct {
+			Node []struct {
+				Address  string         `json:"address"`
+				Gateways []netip.Prefix `json:"gateway"`
+			} `json:"node"`
+		} `json:"nodes"`
 		Subnets struct {
 			Subnet []struct {
 				ELAN   string       `json:"elan-instance-name"`
@@ -234,13 +239,27 @@ func (w *world) blockOf(host string, is func(netip.Addr) bool) string {
 			} `json:"subnet"`
 		} `json:"subnets"`
 	}
-	require.NoError(w.t, json.Unmarshal([]byte(text), &body))
-	for _, s := range body.Subnets.Subnet {
-		if strings.Contains(s.ELAN, w.address(host)) && is(s.Prefix.Addr()) {
-			return s.Prefix.String()
+	for _, list := range []string{"nodes", "subnets"} {
+		_, text := w.bridge.Bridge().Do("GET", "/restconf/config/coe-netvirt:"+list, "")
+		require.NoError(w.t, json.Unmarshal([]byte(text), &body))
+	}
+	var blocks []netip.Prefix
+	for _, n := range body.Nodes.Node {
+		if n.Address == w.address(host) {
+			blocks = append(blocks, n.Gateways...)
 		}
 	}
-	require.Fail(w.t, "no subnet", text)
+	for _, s := range body.Subnets.Subnet {
+		if strings.Contains(s.ELAN, w.address(host)) {
+			blocks = append(blocks, s.Prefix)
+		}
+	}
+	for _, b := range blocks {
+		if is(b.Addr()) {
+			return b.Masked().String()
+		}
+	}
+	require.Fail(w.t, "no block", "%+v", body)
 	return ""
 }
 

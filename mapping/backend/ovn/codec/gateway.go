@@ -123,6 +123,9 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	}
 	c.routerPort(set, k, roleToGateway, c.routerUUID(transitKey(o.Transit)), toGatewayName(o.Node), near...)
 	c.routerPort(set, k, roleFromGateway, router, fromGatewayName(o.Node), far...)
+	if c.Layout == LayoutNode {
+		c.bindLink(set, k, o.Node, far)
+	}
 	c.routerPort(set, k, roleOutside, router, outsideName(o.Node), outside...)
 	c.gatewaySwitch(set, k, roleFromGateway, linkName(o.Node), toGatewayName(o.Node), fromGatewayName(o.Node))
 	c.gatewaySwitch(set, k, roleOutside, outsideSwitch(o.Node), outsideName(o.Node))
@@ -137,6 +140,15 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	}
 	if o.Services {
 		c.notBack(set, k, o)
+	}
+}
+
+// bindLink tells the transit the MAC address of a gateway. With transitOptions it would ask for it, and it asks the wrong multicast
+// group for the IPv6 address: ovn-northd knows the group of the next hop of a route, not of a policy.
+func (c Codec) bindLink(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, far []netip.Prefix) {
+	mac := gatewayMAC(far[0].Addr()).String()
+	for _, a := range far {
+		c.bindMAC(set, k, toGatewayName(node), a.Addr(), mac)
 	}
 }
 

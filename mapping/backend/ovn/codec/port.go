@@ -152,7 +152,7 @@ func (c Codec) Unmarked(head netvirt.Key, objects netvirt.Model) (all []string) 
 	return all
 }
 
-// bindMAC tells a router port the MAC address of an address that is outside its network.
+// bindMAC tells a router port the MAC address of an address that is outside its network, or of another router.
 func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, port string, address netip.Addr, mac string) {
 	set.Add(&nb.StaticMACBinding{UUID: c.bindingUUID(head, port, address), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true})
 }
