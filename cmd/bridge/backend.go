@@ -1,12 +1,15 @@
 package bridge
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
@@ -87,14 +90,53 @@ func limits(cfg BackendConfig, kinds netvirt.KindSet) (l netvirt.Limits) {
 	return l
 }
 
+// DefaultLayout returns the layout of OVN where none is named. A switch for each node costs OVN least. But namespaces that each have a
+// network of their own need switches of their own.
+func DefaultLayout(i mapping.Isolation) ovn.Layout {
+	if i == mapping.IsolationNamespace {
+		return ovn.LayoutELAN
+	}
+	return ovn.LayoutNode
+}
+
+// layoutNode are the defaults with DefaultLayout. Before them the layout was ovn.LayoutELAN.
+const layoutNode = "layout-node"
+
+// setLayouts gives backends without a layout of OVN the default, and logs the layout. A datastore from before layoutNode keeps ovn.LayoutELAN,
+// because a change of the layout interrupts traffic.
+func (c *Config) setLayouts(defaults string) {
+	layout, reason := DefaultLayout(c.Mapping.Isolation), "the default with --isolation "+string(c.Mapping.Isolation)
+	if defaults != layoutNode {
+		layout, reason = ovn.LayoutELAN, "an earlier version has created the datastore"
+	}
+	set := func(b *BackendConfig) {
+		why := reason
+		if b.OVN.Layout != "" {
+			why = "--ovn-layout"
+		}
+		b.OVN.Layout = cmp.Or(b.OVN.Layout, layout)
+		if b.Name == "ovn" {
+			c.Log.Info("layout of OVN", "layout", b.OVN.Layout, "reason", why)
+		}
+	}
+	set(&c.Backend)
+	c.Filled = slices.Clone(c.Filled)
+	for i := range c.Filled {
+		set(&c.Filled[i])
+	}
+}
+
 // Backends lists the names of backends.
 func Backends() []string { return []string{"memory", "ovn", "odl"} }
 
 // readTimeout bounds the read of a whole backend.
 const readTimeout = time.Minute
 
-// Convert compares the objects of coe-bridge in two backends. It writes to neither.
-func Convert(ctx context.Context, from, to BackendConfig, log *slog.Logger) (*plan.Conversion, error) {
+// Convert compares the objects of coe-bridge in two backends. It writes to neither. Without a layout of OVN they have that of DefaultLayout.
+func Convert(ctx context.Context, i mapping.Isolation, from, to BackendConfig, log *slog.Logger) (*plan.Conversion, error) {
+	for _, b := range []*BackendConfig{&from, &to} {
+		b.OVN.Layout = cmp.Or(b.OVN.Layout, DefaultLayout(i))
+	}
 	have, err := readBackend(ctx, from, log)
 	if err != nil {
 		return nil, err

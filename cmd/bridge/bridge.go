@@ -31,9 +31,9 @@ import (
 // Config is the configuration of a bridge. Flags fill it.
 type Config struct {
 	HTTP      HTTPConfig
-	Datastore datastore.Config // Schema, Log and Valid are filled in
+	Datastore datastore.Config // Schema, Log, Valid and Defaults are filled in
 	// Backend serves the pods. Filled are more backends with the same model that serve no
-	// pods, for a move of the pods to one of them.
+	// pods, for a move of the pods to one of them. Without a layout of OVN they have the default of the datastore.
 	Backend   BackendConfig
 	Filled    []BackendConfig
 	Mapping   mapping.Settings // without Limits, which belong to each backend
@@ -125,10 +125,11 @@ func (b *Bridge) open(ctx context.Context) error {
 		return err
 	}
 	cfg := b.cfg.Datastore
-	cfg.Schema, cfg.Log, cfg.Valid = b.schema, b.log, isObject
+	cfg.Schema, cfg.Log, cfg.Valid, cfg.Defaults = b.schema, b.log, isObject, layoutNode
 	if b.data, err = datastore.Open(ctx, cfg); err != nil {
 		return err
 	}
+	b.cfg.setLayouts(b.data.Defaults())
 	b.lost = newLostHistories(b.registry, b.log)
 	b.hub = agentstream.New(agentstream.Config{
 		Identity: b.data.Identity(), MTU: b.cfg.MTU, DHCPLeaseTime: b.cfg.Mapping.LeaseTime(), Physical: b.cfg.Mapping.Physical, Lost: b.lost.note, Log: b.log,

@@ -77,7 +77,7 @@ create   node-network       100.96.0.0/16                      gateway 100.96.0.
 create   management-port    192.168.33.12                      100.96.0.2, 0a:58:64:60:00:02
 create   elan-instance      192.168.33.12:default              vxlan 70000
 create   vpn-instance       default                            rd 100:2 shares 100:1
-create   subnet             192.168.33.12:default 10.11.2.0/29 gateway 10.11.2.1, vpn default
+create   subnet             192.168.33.12:default 10.11.2.1/32 gateway 10.11.2.1, vpn default
 create   interface          default:web                        port tap
 create   elan-interface     default:web                        elan 192.168.33.12:default
 create   static-mac-entry   default:web 10.11.2.2              0a:58:0a:0b:02:02

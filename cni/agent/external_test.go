@@ -34,7 +34,8 @@ func TestWithoutKubernetes(t *testing.T) {
 		second, err := a.add(w.t.Context(), i)
 		require.NoError(w.t, err)
 		require.Equal(w.t, "net1", second.Interfaces[1].Name)
-		require.Empty(w.t, second.Routes)
+		require.Len(w.t, second.Routes, 1)
+		require.Equal(w.t, "10.42.0.1/32", second.Routes[0].Dst.String(), "its gateway, which the first link has too")
 		i.command = "DEL"
 		_, err = a.invoke(w.t.Context(), i)
 		require.NoError(w.t, err)

@@ -163,14 +163,14 @@ func (w *world) addressIn(s *sandbox, link string) netip.Addr {
 
 // testFurtherRoutes checks the routes of a link other than eth0.
 func (w *world) testFurtherRoutes(p *sandbox) {
-	const everywhere, pods = "0.0.0.0/0", "10.42.0.0/16"
+	const gateway, everywhere, pods = "10.42.0.1/32", "0.0.0.0/0", "10.42.0.0/16"
 	for _, c := range []struct {
 		conf object
 		want []string
 	}{
-		{nil, []string{pods}},
-		{object{"isDefaultGateway": true}, []string{everywhere}},
-		{object{"isDefaultGateway": false}, nil},
+		{nil, []string{gateway, pods}},
+		{object{"isDefaultGateway": true}, []string{gateway, everywhere}},
+		{object{"isDefaultGateway": false}, []string{gateway}},
 	} {
 		result, err := p.add(w.t.Context(), invoke{ifName: "net1", conf: c.conf})
 		require.NoError(w.t, err)

@@ -37,6 +37,7 @@ const (
 	recordsPrefix  = root + "records/"
 	electionPrefix = root + "election"
 	identityKey    = root + "identity"
+	defaultsKey    = root + "defaults"
 )
 
 // Defaults of Config.
@@ -82,6 +83,8 @@ type Config struct {
 	// MaxTxnOps is the external servers' --max-txn-ops; 0 means 128, etcd's default.
 	MaxTxnOps int
 
+	// Defaults names the defaults of this version. A datastore keeps the ones with which it was created.
+	Defaults string
 	// Timeout bounds every call to etcd; 0 means 10 s.
 	Timeout time.Duration
 	// LeaseTTL is how long leadership outlives a leader that fell silent. 0 means 3 s,
@@ -105,6 +108,7 @@ type Datastore struct {
 	mirror  *mirror
 	// identity distinguishes the revisions of this datastore from any other's.
 	identity string
+	defaults string
 	// retries holds a place for the one Update that tries again.
 	retries chan struct{}
 	order   *txOrder // nil: other processes write too
@@ -236,20 +240,47 @@ func (d *Datastore) Shared() bool { return d.server == nil }
 // datastore that was deleted and created again counts from the beginning.
 func (d *Datastore) Identity() string { return d.identity }
 
-// identify reads the identity, or gives one.
+// Defaults returns Config.Defaults of the process that created the datastore. It is empty if that was an earlier version, which knew none.
+func (d *Datastore) Defaults() string { return d.defaults }
+
+// identify reads the identity and the defaults, or gives them.
 func (d *Datastore) identify(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Timeout)
 	defer cancel()
 	// Read first: an etcd that is full refuses what could put.
-	kept, err := d.client.Get(ctx, identityKey)
-	if err == nil && len(kept.Kvs) > 0 {
-		d.identity = string(kept.Kvs[0].Value)
-		return nil
-	}
-	if err == nil {
-		err = d.name(ctx, strings.ToLower(rand.Text()[:identityLength]))
+	err := d.readIdentity(ctx)
+	if err == nil && d.identity == "" {
+		err = d.create(ctx)
 	}
 	return d.cfg.unreached(classify("read the datastore's identity", err))
+}
+
+func (d *Datastore) readIdentity(ctx context.Context) error {
+	resp, err := d.client.Txn(ctx).Then(clientv3.OpGet(identityKey), clientv3.OpGet(defaultsKey)).Commit()
+	if err != nil {
+		return err
+	}
+	for n, value := range []*string{&d.identity, &d.defaults} {
+		if kept := resp.Responses[n].GetResponseRange().Kvs; len(kept) > 0 {
+			*value = string(kept[0].Value)
+		}
+	}
+	return nil
+}
+
+// create gives a datastore an identity, and an empty one the defaults too, unless another process was faster. A restored datastore is not
+// empty, and has no identity.
+func (d *Datastore) create(ctx context.Context) error {
+	empty := clientv3.Compare(clientv3.CreateRevision(root).WithPrefix(), "=", 0)
+	if _, err := d.client.Txn(ctx).If(empty).Then(clientv3.OpPut(defaultsKey, d.cfg.Defaults)).Commit(); err != nil {
+		return err
+	}
+	unnamed := clientv3.Compare(clientv3.CreateRevision(identityKey), "=", 0)
+	identity := strings.ToLower(rand.Text()[:identityLength])
+	if _, err := d.client.Txn(ctx).If(unnamed).Then(clientv3.OpPut(identityKey, identity)).Commit(); err != nil {
+		return err
+	}
+	return d.readIdentity(ctx)
 }
 
 // forgetIdentity gives a datastore that was restored from a backup another identity: it uses
@@ -268,21 +299,6 @@ func (d *Datastore) forgetIdentity(ctx context.Context) error {
 		return fmt.Errorf("take note that the datastore was restored: %w", err)
 	}
 	d.log.Info("datastore was restored: it gets another identity")
-	return nil
-}
-
-// name gives the datastore an identity, unless another process was faster.
-func (d *Datastore) name(ctx context.Context, identity string) error {
-	absent := clientv3.Compare(clientv3.CreateRevision(identityKey), "=", 0)
-	resp, err := d.client.Txn(ctx).If(absent).
-		Then(clientv3.OpPut(identityKey, identity)).Else(clientv3.OpGet(identityKey)).Commit()
-	switch {
-	case err != nil:
-		return err
-	case !resp.Succeeded:
-		identity = string(resp.Responses[0].GetResponseRange().Kvs[0].Value)
-	}
-	d.identity = identity
 	return nil
 }
 

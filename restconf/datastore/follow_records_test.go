@@ -210,7 +210,7 @@ func TestFollowRecordsEnds(t *testing.T) {
 func TestIdentity(t *testing.T) {
 	s := newShapes()
 	endpoint := server(t, func(*embed.Config) {})
-	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute}
+	cfg := Config{Schema: s.schema, Endpoints: []string{endpoint}, LeaseTTL: time.Minute, Defaults: "first"}
 	opened := make(chan *Datastore, 4)
 	for range cap(opened) {
 		go func() {
@@ -225,6 +225,7 @@ func TestIdentity(t *testing.T) {
 	for range cap(opened) {
 		d := <-opened
 		names[d.Identity()] = true
+		require.Equal(t, "first", d.Defaults())
 		require.NoError(t, d.Close())
 	}
 	dir := t.TempDir()
@@ -265,4 +266,31 @@ func TestIdentityOfWhatWasRestored(t *testing.T) {
 	}
 	require.NotEqual(t, names[0], names[1])
 	require.Equal(t, names[1], names[2])
+}
+
+// A datastore keeps the defaults with which it was created, also when it is restored. One that an earlier version has created has none.
+func TestDefaults(t *testing.T) {
+	s := newShapes()
+	dir := t.TempDir()
+	open := func(defaults string) *Datastore {
+		d, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir, Defaults: defaults})
+		require.NoError(t, err)
+		return d
+	}
+	require.NoError(t, open("first").Close())
+	d := open("second")
+	require.Equal(t, "first", d.Defaults())
+	require.NoError(t, d.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "restored"), nil, 0o600))
+	d = open("third")
+	require.Equal(t, "first", d.Defaults())
+	_, err := d.client.Delete(t.Context(), defaultsKey)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "restored"), nil, 0o600))
+	for range 2 {
+		d = open("fourth")
+		require.Empty(t, d.Defaults())
+		require.NoError(t, d.Close())
+	}
 }

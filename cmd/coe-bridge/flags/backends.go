@@ -49,14 +49,21 @@ func (f *Backends) RegisterSouthbound(cmd *cobra.Command) {
 
 // RegisterLayout adds --ovn-layout to a command.
 func RegisterLayout(cmd *cobra.Command, layout *string) {
-	cmd.Flags().StringVar(layout, "ovn-layout", string(ovn.LayoutELAN),
-		"logical switches of OVN: elan, one for each namespace on a node; node, one for each node")
+	cmd.Flags().StringVar(layout, "ovn-layout", "",
+		"logical switches of OVN: node, one for each node; elan, one for each namespace on a node; default: node, with --isolation namespace elan")
 	_ = cmd.RegisterFlagCompletionFunc("ovn-layout", cobra.FixedCompletions(
 		[]string{string(ovn.LayoutELAN), string(ovn.LayoutNode)}, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// Layout returns the layout of OVN.
-func Layout(text string) (ovn.Layout, error) {
+// Layout returns the layout of OVN: that of --ovn-layout, or the default.
+func Layout(text string, i mapping.Isolation) (ovn.Layout, error) {
+	if text == "" {
+		return bridge.DefaultLayout(i), nil
+	}
+	return parseLayout(text)
+}
+
+func parseLayout(text string) (ovn.Layout, error) {
 	layout, err := ovn.ParseLayout(text)
 	if err != nil {
 		return "", fmt.Errorf("--ovn-layout: %w", err)
@@ -66,8 +73,9 @@ func Layout(text string) (ovn.Layout, error) {
 
 // Isolation returns how the named backends keep namespaces apart.
 func (f *Backends) Isolation(names []string, i mapping.Isolation) (mapping.Isolation, error) {
-	if ovn.Layout(f.ovnLayout) != ovn.LayoutNode || i == mapping.IsolationNone {
-		return i, nil
+	layout, err := Layout(f.ovnLayout, i)
+	if err != nil || layout != ovn.LayoutNode || i == mapping.IsolationNone {
+		return i, err
 	}
 	if !slices.Equal(names, []string{"ovn"}) {
 		return i, errors.New("--isolation namespace: with --ovn-layout node use --backend ovn alone, or --ovn-layout elan")
@@ -75,11 +83,13 @@ func (f *Backends) Isolation(names []string, i mapping.Isolation) (mapping.Isola
 	return i.OnSwitches(true), nil
 }
 
-// All returns the configuration of each named backend. A name must not be repeated.
+// All returns the configuration of each named backend, without a layout of OVN if there is no --ovn-layout. A name must not be repeated.
 func (f *Backends) All(names []string, follow *files.Follower) (all []bridge.BackendConfig, err error) {
-	layout, err := Layout(f.ovnLayout)
-	if err != nil {
-		return nil, err
+	var layout ovn.Layout
+	if f.ovnLayout != "" {
+		if layout, err = parseLayout(f.ovnLayout); err != nil {
+			return nil, err
+		}
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {

@@ -9,13 +9,27 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 )
 
+// TestLayout: without the flag the layout follows from the isolation. A backend has none then, because the bridge asks its datastore.
 func TestLayout(t *testing.T) {
-	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
-		got, err := Layout(string(layout))
+	for _, c := range []struct {
+		text      string
+		isolation mapping.Isolation
+		want      ovn.Layout
+	}{
+		{"", mapping.IsolationNone, ovn.LayoutNode},
+		{"", mapping.IsolationNamespace, ovn.LayoutELAN},
+		{"elan", mapping.IsolationNone, ovn.LayoutELAN},
+		{"node", mapping.IsolationNamespace, ovn.LayoutNode},
+	} {
+		layout, err := Layout(c.text, c.isolation)
 		require.NoError(t, err)
-		require.Equal(t, layout, got)
+		require.Equal(t, c.want, layout)
+		f := Backends{ovnLayout: c.text, ODLURL: "http://127.0.0.1:8181"}
+		all, err := f.All([]string{"odl", "ovn"}, ReadOnce())
+		require.NoError(t, err)
+		require.Equal(t, ovn.Layout(c.text), all[1].OVN.Layout)
 	}
-	_, err := Layout("vpn")
+	_, err := Layout("vpn", mapping.IsolationNone)
 	require.ErrorContains(t, err, `--ovn-layout: layout "vpn": want elan or node`)
 }
 
@@ -27,6 +41,7 @@ func TestIsolation(t *testing.T) {
 		want     mapping.Isolation
 	}{
 		{"elan", []string{"ovn", "odl"}, mapping.IsolationNamespace},
+		{"", []string{"ovn", "odl"}, mapping.IsolationNamespace},
 		{"node", []string{"ovn"}, mapping.IsolationACLs},
 		{"node", []string{"ovn", "odl"}, ""},
 		{"node", []string{"odl"}, ""},

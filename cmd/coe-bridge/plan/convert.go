@@ -25,12 +25,14 @@ func NewConvert() *cobra.Command {
 		from, to string
 		out      output.Format
 		backend  flags.Backends
+		mapping  flags.Mapping
 	)
 	cmd := &cobra.Command{
 		Use:   "convert --to BACKEND",
 		Short: "Show what a move from one backend to the other would change, and write nothing",
 		Long: `convert reads the bridge's objects in both backends. It prints what would be written to
-the new one, and what the new one has no form for. It writes nothing. Move in three steps:
+the new one, and what the new one has no form for. It writes nothing. Give it the
+--isolation and the --ovn-layout of the bridge. Move in three steps:
 
   1. serve --backend OLD,NEW: the bridge uses the old backend and fills the new one;
      coe-bridge status shows the progress.
@@ -51,12 +53,16 @@ docs/opendaylight.md has the commands.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			from = movable[1-slices.Index(movable, to)]
+			settings, err := mapping.Settings()
+			if err != nil {
+				return err
+			}
 			ends, err := backend.All([]string{from, to}, flags.ReadOnce())
 			if err != nil {
 				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-			c, err := bridge.Convert(cmd.Context(), ends[0], ends[1], log)
+			c, err := bridge.Convert(cmd.Context(), settings.Isolation, ends[0], ends[1], log)
 			if err != nil {
 				return err
 			}
@@ -66,6 +72,7 @@ docs/opendaylight.md has the commands.`,
 	flags.Choice[string]{Value: &to, Words: movable}.Register(cmd, "to", "", "the backend to move to: "+strings.Join(movable, " or "))
 	_ = cmd.MarkFlagRequired("to")
 	backend.Register(cmd)
+	mapping.RegisterIsolation(cmd)
 	out.Register(cmd)
 	return cmd
 }

@@ -95,7 +95,7 @@ setting that is accepted and not enforced (NotEnforced) is listed, and does not 
 			if cfg.Mapping, err = settings.Settings(); err != nil {
 				return err
 			}
-			if cfg.Layout, err = flags.Layout(layout); err != nil {
+			if cfg.Layout, err = flags.Layout(layout, cfg.Mapping.Isolation); err != nil {
 				return err
 			}
 			if cfg.Pools, err = pools.Parse(); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
@@ -39,7 +40,7 @@ func TestMove(t *testing.T) {
 		return bridgetest.Start(t, func(c *bridge.Config) { c.Backend, c.Filled, c.Datastore.Dir = backend, filled, dir })
 	}
 	convert := func() *plan.Conversion {
-		c, err := bridge.Convert(t.Context(), onOVN, onODL, slog.New(slog.DiscardHandler))
+		c, err := bridge.Convert(t.Context(), mapping.IsolationNone, onOVN, onODL, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		return c
 	}

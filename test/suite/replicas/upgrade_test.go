@@ -27,26 +27,30 @@ const upgradeSeed = 20261123
 
 // TestRollingUpgrade upgrades two replicas under load, one after the other, and then downgrades them.
 // Both versions are leader and standby replica on the same datastore. Each pod keeps its address, and
-// no address has two owners.
+// no address has two owners. The upgrade names no layout of OVN: the newer version keeps that of the older one. The older one would not keep
+// that of the newer one, so the downgrade names it.
 func TestRollingUpgrade(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs child processes: run without -short")
 	}
 	older, newer := previousProgram(t), bridgetest.Program(t)
-	for _, c := range []struct{ name, from, to string }{
-		{"upgrade", older, newer},
-		{"downgrade", newer, older},
+	for _, c := range []struct {
+		name, from, to string
+		args           []string
+	}{
+		{"upgrade", older, newer, nil},
+		{"downgrade", newer, older, []string{"--ovn-layout", "node"}},
 	} {
-		t.Run(c.name, func(t *testing.T) { rolling(t, c.from, c.to) })
+		t.Run(c.name, func(t *testing.T) { rolling(t, c.from, c.to, c.args) })
 	}
 }
 
 // rolling replaces two replicas of one program by two replicas of another one, under load. It always ends
 // the leader first, so each program takes over from the other.
-func rolling(t *testing.T, from, to string) {
+func rolling(t *testing.T, from, to string, layout []string) {
 	t.Helper()
 	nb, e := ovsdb.Start(t), startEtcd(t, 1)
-	args := slices.Concat(addressesRest, []string{"--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint()})
+	args := slices.Concat(addressesRest, []string{"--etcd-endpoints", strings.Join(e.Endpoints(), ","), "--backend", "ovn", "--ovn-nb", nb.Endpoint()}, layout)
 	start := func(program, name string) *replica { return startProgram(t, program, name, args...) }
 	leader := start(from, "the first older replica")
 	await(t, patience, "the first replica leads", func() error { return leader.leads(true) })
@@ -70,6 +74,8 @@ func rolling(t *testing.T, from, to string) {
 		standby.awaitSync()
 		requireExact(t, standby, nb, requireAcknowledged(t, standby, loads...))
 		requireKept(t, before, livingLeases(standby))
+		byNode := strings.Contains(nb.NBCtl(t, "--bare", "--columns=name", "list", "Logical_Switch"), "node:")
+		require.Equal(t, layout != nil, byNode, "OVN has a switch for each node")
 		leader = standby
 	}
 	leases.end(t)
