@@ -54,9 +54,6 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 		record, err = a.record(ctx, at)
 		return err
 	})
-	if err == nil {
-		err = a.reaches(ctx, record)
-	}
 	if err != nil {
 		return nil, err
 	}
@@ -66,6 +63,9 @@ func (a *Agent) addUndoably(ctx context.Context, at *attachment, inPod netns.NsH
 	}
 	undo.hold(release)
 	if record, err = a.latest(at, record); err != nil {
+		return nil, err
+	}
+	if err := a.reaches(ctx, record); err != nil {
 		return nil, err
 	}
 	p, err := a.plan(ctx, at, record, inPod)
@@ -85,8 +85,8 @@ func (a *Agent) record(ctx context.Context, at *attachment) (*uplink.Record, err
 	return r, at.accepts(r)
 }
 
-// latest returns the record of the pod's interface now that its port is taken: the bridge can have sent another one since record.
-// KeepDirect changes a pod by its record after that.
+// latest returns the record of the pod's interface now that its port is taken: the bridge can have sent another one since record has returned.
+// From now on KeepDirect waits for the port.
 func (a *Agent) latest(at *attachment, earlier *uplink.Record) (*uplink.Record, error) {
 	r := a.cfg.Uplink.Find(at.pod.is)
 	if r == nil || r.Port != earlier.Port {

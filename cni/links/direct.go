@@ -11,25 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PutDirect makes the directly connected routes of a pod's link those to some prefixes. Routes that others have made stay, also in
-// place of one to such a prefix.
+// PutDirect makes the directly connected routes of a pod's link those to some prefixes. Routes that others have made stay, and a pod
+// that has a route of theirs to a subnet keeps it.
 func PutDirect(pod netns.NsHandle, name string, want []netip.Prefix) error {
 	err := At(pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		all, err := routesBy(h, link, unix.RTPROT_UNSPEC)
+		own, err := routesBy(h, link, Protocol)
 		if err != nil {
 			return err
 		}
 		var have []netip.Prefix
-		for _, r := range all {
-			to := PrefixOf(r.Dst)
+		for _, r := range own {
 			if r.Gw != nil {
 				continue
 			}
-			if r.Protocol != Protocol || slices.Contains(want, to) {
+			if to := PrefixOf(r.Dst); slices.Contains(want, to) {
 				have = append(have, to)
 				continue
 			}

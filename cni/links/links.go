@@ -212,15 +212,18 @@ func addNeighbour(h *netlink.Handle, link netlink.Link, n Neighbour) error {
 // Protocol marks the routes of coe-bridge. No routing daemon uses this number.
 const Protocol = 206
 
-// addRoute fails if the pod already has a route to that destination. Several links can be directly connected to one destination: two
-// links of a pod can have the same gateway.
+// addRoute fails if the pod already has a route to that destination. But several links can be directly connected to one address: two links of
+// a pod can have the same gateway.
 func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination), Protocol: Protocol}
 	add := h.RouteAdd
-	if r.Gateway.IsValid() {
+	switch {
+	case r.Gateway.IsValid():
 		route.Gw = r.Gateway.AsSlice()
-	} else {
+	case r.Destination.IsSingleIP():
 		route.Scope, add = unix.RT_SCOPE_LINK, h.RouteAppend
+	default:
+		route.Scope = unix.RT_SCOPE_LINK
 	}
 	if err := add(route); err != nil {
 		return fmt.Errorf("add route to %s by %s: %w", r.Destination, r.Gateway, err)

@@ -318,12 +318,12 @@ func TestPutDirect(t *testing.T) {
 func TestPodWithManyRoutes(t *testing.T) {
 	p := pair(t, "10.99.0.2/32", "10.99.0.1")
 	require.NoError(t, links.Add(t.Context(), p))
-	add := func(count, network int, by string) {
+	add := func(count, network int, by string, protocol int) {
 		t.Helper()
 		batch := strings.Builder{}
 		batch.WriteString("link set lo up\n")
 		for i := range count {
-			_, _ = fmt.Fprintf(&batch, "route add %d.0.%d.%d/32 %s proto %d\n", network, i>>8, i&0xff, by, links.Protocol)
+			_, _ = fmt.Fprintf(&batch, "route add %d.0.%d.%d/32 %s proto %d\n", network, i>>8, i&0xff, by, protocol)
 		}
 		require.NoError(t, links.Inside(p.Pod, func() error {
 			ip := exec.CommandContext(t.Context(), "ip", "-batch", "-")
@@ -332,9 +332,9 @@ func TestPodWithManyRoutes(t *testing.T) {
 		}))
 	}
 	const many = 10_001
-	add(1, 20, "dev eth0")
-	add(many, 21, "via 10.99.0.1 dev eth0 table 7")
-	add(many, 22, "dev lo")
+	add(1, 20, "dev eth0", links.Protocol)
+	add(many, 21, "via 10.99.0.1 dev eth0 table 7", links.Protocol)
+	add(many, 22, "dev lo", links.Protocol)
 	one := links.Route{Destination: netip.MustParsePrefix("20.0.0.0/32")}
 	is, err := links.Look(p.Pod, "eth0")
 	require.NoError(t, err)
@@ -345,7 +345,9 @@ func TestPodWithManyRoutes(t *testing.T) {
 	require.NotContains(t, is.Routes, one)
 	require.Subset(t, is.Routes, p.Routes)
 
-	add(many, 20, "dev eth0")
+	add(many, 23, "via 10.99.0.1 dev eth0", unix.RTPROT_BGP)
+	require.NoError(t, links.PutDirect(p.Pod, "eth0", []netip.Prefix{netip.MustParsePrefix("10.99.0.1/32")}))
+	add(many, 20, "dev eth0", links.Protocol)
 	const refused = "it has more than 10000 routes by the link"
 	_, err = links.Look(p.Pod, "eth0")
 	require.ErrorContains(t, err, refused)
