@@ -106,7 +106,7 @@ const layoutNode = "layout-node"
 // because a change of the layout interrupts traffic.
 func (c *Config) setLayouts(defaults string) {
 	layout, reason := DefaultLayout(c.Mapping.Isolation), "the default with --isolation "+string(c.Mapping.Isolation)
-	if defaults != layoutNode {
+	if defaults != layoutNode && layout != ovn.LayoutELAN {
 		layout, reason = ovn.LayoutELAN, "an earlier version has created the datastore"
 	}
 	set := func(b *BackendConfig) {

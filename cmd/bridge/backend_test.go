@@ -38,7 +38,7 @@ func TestLayouts(t *testing.T) {
 		{mapping.IsolationNone, layoutNode, ovn.LayoutNode, "the default with --isolation none"},
 		{mapping.IsolationNamespace, layoutNode, ovn.LayoutELAN, "the default with --isolation namespace"},
 		{mapping.IsolationNone, "", ovn.LayoutELAN, "an earlier version has created the datastore"},
-		{mapping.IsolationNamespace, "", ovn.LayoutELAN, "an earlier version has created the datastore"},
+		{mapping.IsolationNamespace, "", ovn.LayoutELAN, "the default with --isolation namespace"},
 	} {
 		named := BackendConfig{Name: "ovn", OVN: ovn.Config{Layout: ovn.LayoutNode}}
 		filled := []BackendConfig{{Name: "odl"}, named}

@@ -181,7 +181,7 @@ func (n *Namespace) address(t *Pod) Step {
 			s.At = chosen
 		}
 		for _, a := range l.Addresses {
-			text = append(text, fmt.Sprintf("%s of %s", a.Address, a.Network))
+			text = append(text, fmt.Sprintf("%s by gateway %s", a.Address, a.Gateway))
 		}
 		text = append(text, l.MAC)
 	}

@@ -68,7 +68,7 @@ func TestAllStages(t *testing.T) {
 	require.Equal(t, Confirmed, p.Reached())
 	require.Equal(t, []Step{
 		{Source, true, saidAt, true, "4711", "reported by kubernetes, on node worker-1"},
-		{Address, true, chosenAt, true, "", "10.11.0.3 of 10.11.0.0/29, 0a:58:0a:0b:00:03"},
+		{Address, true, chosenAt, true, "", "10.11.0.3 by gateway 10.11.0.1, 0a:58:0a:0b:00:03"},
 		{Mapped, true, laterAt, false, "8", "interface shop:web"},
 		{Wanted, true, laterAt, false, "8", "5 objects"},
 		{Written, true, laterAt, false, "7", ""},

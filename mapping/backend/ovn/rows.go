@@ -124,5 +124,8 @@ func (r Row) naming() string {
 			words = append(words, word)
 		}
 	}
+	if ids, ok := r.Columns["external_ids"].(map[string]string); ok && len(words) == 0 {
+		return codec.HeadText(ids) // the row only holds an object
+	}
 	return strings.Join(words, " ")
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -206,13 +205,12 @@ func set(v any) []any {
 // trace returns the destination to which OVN sends a new connection of a pod.
 func (w *tenants) trace(port, from, to string) string {
 	w.t.Helper()
-	ns, _, _ := strings.Cut(port, ":")
-	elan := netvirt.ELANName(kubetest.NodeAddress(0), ns)
+	on := "node:" + kubetest.NodeAddress(0).String()
 	out, err := w.lab.NBCtl(w.t.Context(), "lsp-get-addresses", port)
 	require.NoError(w.t, err)
 	flow := fmt.Sprintf(`inport == %q && eth.src == %s && eth.dst == 0a:58:00:00:00:01 && ip4.src == %s && ip4.dst == %s && ip.ttl == 64 && tcp && tcp.src == 40000 && tcp.dst == 80`,
 		port, strings.Fields(out)[0], from, to)
-	traced, err := exec.CommandContext(w.t.Context(), "ovn-trace", "--db="+w.lab.SB.Remote, "--ct=new", elan, flow).CombinedOutput()
+	traced, err := exec.CommandContext(w.t.Context(), "ovn-trace", "--db="+w.lab.SB.Remote, "--ct=new", on, flow).CombinedOutput()
 	require.NoError(w.t, err, "%s", traced)
 	return string(traced)
 }

@@ -143,8 +143,8 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	}
 }
 
-// bindLink tells the transit the MAC address of a gateway. With transitOptions it would ask for it, and it asks the wrong multicast
-// group for the IPv6 address: ovn-northd knows the group of the next hop of a route, not of a policy.
+// bindLink tells the transit the MAC address of a gateway. The transit asks other routers for theirs (transitOptions). For an IPv6 address that
+// is the next hop of a policy, it asks the wrong multicast group: ovn-northd knows the groups of next hops of routes alone.
 func (c Codec) bindLink(set *ovsdb.RowSet, k netvirt.Key, node netip.Addr, far []netip.Prefix) {
 	mac := gatewayMAC(far[0].Addr()).String()
 	for _, a := range far {

@@ -145,6 +145,9 @@ func isIn(pairs map[string]string) func(key, value string) bool {
 	return func(key, value string) bool { return value == pairs[key] }
 }
 
+// HeadText returns the kind and the name of the head of a row's group, for people.
+func HeadText(ids map[string]string) string { return ids[idKind] + " " + ids[idName] }
+
 // Marked returns the head of the group that a row belongs to; ok reports whether the row
 // is ours. Its UUID must be the hash of its marks, so copied marks do not make a row ours. A row of
 // a table without external_ids is ours only if its name says so (see encodeNode and encodeVPN). So are the port of a pod and the
