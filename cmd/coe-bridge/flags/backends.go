@@ -50,7 +50,7 @@ func (f *Backends) RegisterSouthbound(cmd *cobra.Command) {
 // RegisterLayout adds --ovn-layout to a command.
 func RegisterLayout(cmd *cobra.Command, layout *string) {
 	cmd.Flags().StringVar(layout, "ovn-layout", "",
-		"logical switches of OVN: node, one for each node; elan, one for each namespace on a node; default: node, with --isolation namespace elan")
+		"logical switches of OVN: node, one for each node; elan, one for each namespace on a node; default: node; with --isolation namespace: elan; a bridge whose datastore an earlier version has created: elan")
 	_ = cmd.RegisterFlagCompletionFunc("ovn-layout", cobra.FixedCompletions(
 		[]string{string(ovn.LayoutELAN), string(ovn.LayoutNode)}, cobra.ShellCompDirectiveNoFileComp))
 }

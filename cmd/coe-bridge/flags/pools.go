@@ -49,7 +49,7 @@ func (f *Mapping) Register(cmd *cobra.Command) {
 
 // RegisterIsolation adds --isolation alone.
 func (f *Mapping) RegisterIsolation(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.isolation, "isolation", "none", "none: every pod reaches every pod; namespace: a pod reaches only the pods of its namespace")
+	cmd.Flags().StringVar(&f.isolation, "isolation", "none", "none: every pod reaches every pod; namespace: a pod reaches only the pods of its namespace; it also decides on the layout of OVN if a bridge has no --ovn-layout")
 	_ = cmd.RegisterFlagCompletionFunc("isolation", cobra.FixedCompletions(
 		[]string{"none", "namespace"}, cobra.ShellCompDirectiveNoFileComp))
 }
