@@ -91,7 +91,7 @@ func (a *Agent) KeepChassis(ctx context.Context) {
 				done, failed, reported = now, chassisReport{}, time.Now()
 			} else if ctx.Err() == nil {
 				if now != failed {
-					a.log.Warn("could not report the chassis of this node to the bridge; with --ovn-layout node all nodes have more flows until it is known", "chassis", now.id, "err", err)
+					a.log.Warn("could not report the chassis of this node to the bridge; in the layout node of OVN all nodes have more flows until it is known", "chassis", now.id, "err", err)
 				}
 				failed = now
 				retry.Reset(wait)

@@ -96,8 +96,8 @@ func (a *Assigner) macTaken(e *elan, l *coe.Lease) error {
 	if !a.cfg.NodeBlocks || l.Released != 0 || l.MAC == "" || e.macs.free(l.MAC, journal.LeaseRecord(l.Key())) {
 		return nil
 	}
-	return fmt.Errorf("MAC address %s is that of %s, on the same node: with --ovn-layout node all pods of a node are on one switch; "+
-		"delete one of the two pods, or go back to --ovn-layout elan", l.MAC, a.macOwner(e.macs[l.MAC]))
+	return fmt.Errorf("MAC address %s is that of %s, on the same node: in the layout node of OVN all pods of a node are on one switch; "+
+		"delete one of the two pods, or use --ovn-layout elan", l.MAC, a.macOwner(e.macs[l.MAC]))
 }
 
 // macOwner describes an owner of a MAC address.
