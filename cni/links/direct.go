@@ -12,24 +12,19 @@ import (
 )
 
 // PutDirect makes the directly connected routes of a pod's link those to some prefixes. Routes that others have made stay, and a pod
-// that has a route of theirs to a subnet keeps it.
+// that has such a route to a prefix keeps it.
 func PutDirect(pod netns.NsHandle, name string, want []netip.Prefix) error {
 	err := At(pod, func(h *netlink.Handle) error {
 		link, err := h.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		own, err := routesBy(h, link, Protocol)
+		have, err := routesBy(h, link, Protocol)
 		if err != nil {
 			return err
 		}
-		var have []netip.Prefix
-		for _, r := range own {
-			if r.Gw != nil {
-				continue
-			}
-			if to := PrefixOf(r.Dst); slices.Contains(want, to) {
-				have = append(have, to)
+		for _, r := range have {
+			if r.Gw != nil || slices.Contains(want, PrefixOf(r.Dst)) {
 				continue
 			}
 			if err := h.RouteDel(&r); err != nil && !errors.Is(err, unix.ESRCH) {
@@ -37,9 +32,6 @@ func PutDirect(pod netns.NsHandle, name string, want []netip.Prefix) error {
 			}
 		}
 		for _, to := range want {
-			if slices.Contains(have, to) {
-				continue
-			}
 			if err := addRoute(h, link, Route{Destination: to}); err != nil && !errors.Is(err, unix.EEXIST) {
 				return err
 			}

@@ -216,17 +216,17 @@ const Protocol = 206
 // a pod can have the same gateway.
 func addRoute(h *netlink.Handle, link netlink.Link, r Route) error {
 	route := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: IPNet(r.Destination), Protocol: Protocol}
-	add := h.RouteAdd
+	add, by := h.RouteAdd, ""
 	switch {
 	case r.Gateway.IsValid():
-		route.Gw = r.Gateway.AsSlice()
+		route.Gw, by = r.Gateway.AsSlice(), " by "+r.Gateway.String()
 	case r.Destination.IsSingleIP():
 		route.Scope, add = unix.RT_SCOPE_LINK, h.RouteAppend
 	default:
 		route.Scope = unix.RT_SCOPE_LINK
 	}
 	if err := add(route); err != nil {
-		return fmt.Errorf("add route to %s by %s: %w", r.Destination, r.Gateway, err)
+		return fmt.Errorf("add route to %s%s: %w", r.Destination, by, err)
 	}
 	return nil
 }
