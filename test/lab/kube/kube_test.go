@@ -13,6 +13,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
@@ -33,9 +36,7 @@ func TestLoadsAndFaults(t *testing.T) {
 
 	t.Run("pods are watched", func(t *testing.T) {
 		pods := c.Client().CoreV1().Pods(metav1.NamespaceAll)
-		w, err := pods.Watch(t.Context(), everywhere)
-		require.NoError(t, err)
-		defer w.Stop()
+		w := watchPods(t, pods)
 		load := kube.PodLoad{Count: 200, Namespaces: 4, Nodes: 5, Labels: map[string]string{"app": "web"}}
 		made, err := c.MakePods(t.Context(), load)
 		require.NoError(t, err)
@@ -148,6 +149,18 @@ func TestStartSaysWhatIsWrong(t *testing.T) {
 	_, err := kube.Start(t.Context(), kube.Config{ServiceCIDRs: []netip.Prefix{cidr, cidr, cidr}})
 	require.ErrorContains(t, err, "start kube-apiserver: it ended with exit status 1")
 	require.ErrorContains(t, err, "--service-cluster-ip-range", "the last of its log")
+}
+
+// watchPods watches pods from now on. The API server closes the watch of a client that does not keep up; the returned
+// watch goes on from the last event that it has got, as an informer does.
+func watchPods(t *testing.T, pods corev1client.PodInterface) watch.Interface {
+	list, err := pods.List(t.Context(), everywhere)
+	require.NoError(t, err)
+	source := cache.ToListerWatcherWithContext(&cache.ListWatch{WatchFuncWithContext: pods.Watch})
+	w, err := watchtools.NewRetryWatcherWithContext(t.Context(), list.ResourceVersion, source)
+	require.NoError(t, err)
+	t.Cleanup(w.Stop)
+	return w
 }
 
 // watchFrom returns the error that ends a watch for pods from an old version.
