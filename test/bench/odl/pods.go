@@ -17,6 +17,8 @@ import (
 const (
 	podRounds = 10
 	podRatio  = 1.3
+	// callDeadline bounds an ADD of a pod, and the wait for a port of a script.
+	callDeadline = time.Minute
 	// podTimeout bounds the time until a pod is answered.
 	podTimeout = 5 * time.Minute
 )
@@ -62,7 +64,7 @@ func (h *hosts) start(ctx context.Context, members int) (err error) {
 	if err := odlpods.Build(ctx, h.Dir); err != nil {
 		return err
 	}
-	h.lab, err = odlpods.Start(ctx, odlpods.Config{Controller: h.members[0], Others: h.members[1:], Bin: h.Dir, CallDeadline: time.Minute})
+	h.lab, err = odlpods.Start(ctx, odlpods.Config{Controller: h.members[0], Others: h.members[1:], Bin: h.Dir, CallDeadline: callDeadline})
 	if err != nil {
 		return err
 	}
@@ -123,11 +125,30 @@ func (h *hosts) pod(ctx context.Context) (took time.Duration, remove func() erro
 	}, err
 }
 
-// port is pod for a port whose entries a script writes to a member.
+// port is pod for a port whose entries a script writes to a member. A port that is not answered is replaced, as a runtime calls the plugin
+// again for a pod.
 func (h *hosts) port(ctx context.Context, to *realodl.Controller) (took time.Duration, remove func() error, err error) {
+	ctx, cancel := context.WithTimeout(ctx, podTimeout)
+	defer cancel()
 	begun := time.Now()
+	for {
+		p, err := h.plugPort(ctx, to)
+		remove = func() error { return h.script.Unplug(context.Background(), to, p) }
+		if err == nil || ctx.Err() != nil {
+			return time.Since(begun), remove, err
+		}
+		h.Say("a port of a script: %v", err)
+		if err := remove(); err != nil {
+			return 0, nil, err
+		}
+	}
+}
+
+func (h *hosts) plugPort(ctx context.Context, to *realodl.Controller) (odlpods.ScriptPort, error) {
+	ctx, cancel := context.WithTimeout(ctx, callDeadline)
+	defer cancel()
 	p, _, err := h.script.Plug(ctx, to)
-	return time.Since(begun), func() error { return h.script.Unplug(context.Background(), to, p) }, err
+	return p, err
 }
 
 // measurePods plugs pods in on a host, one after the other. They alternate with ports whose entries a script writes.

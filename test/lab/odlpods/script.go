@@ -112,7 +112,7 @@ func (s *Script) Unplug(ctx context.Context, c *odl.Controller, p ScriptPort) er
 			return err
 		}
 	}
-	if _, err := p.host.VSCtl(ctx, "del-port", odl.Bridge, p.link()); err != nil {
+	if _, err := p.host.VSCtl(ctx, "--if-exists", "del-port", odl.Bridge, p.link()); err != nil {
 		return err
 	}
 	return s.lab.RemoveSandbox(ctx, p.name())
