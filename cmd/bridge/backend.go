@@ -80,7 +80,7 @@ func newBackend(cfg BackendConfig, fence fence, log *slog.Logger) (closer, error
 func limits(cfg BackendConfig, kinds netvirt.KindSet) (l netvirt.Limits) {
 	switch cfg.Name {
 	case "ovn":
-		l = ovn.Limits(cfg.OVN.Layout)
+		l = cfg.OVN.Layout.Limits()
 	case "odl":
 		l = odl.Limits()
 	}

@@ -19,7 +19,7 @@ import (
 func TestLimits(t *testing.T) {
 	all := netvirt.NewKindSet(netvirt.Kinds()...)
 	require.Equal(t, netvirt.Limits{}, limits(BackendConfig{Name: "memory"}, all))
-	require.Equal(t, ovn.Limits(ovn.LayoutELAN), limits(BackendConfig{Name: "ovn"}, all))
+	require.Equal(t, ovn.LayoutELAN.Limits(), limits(BackendConfig{Name: "ovn"}, all))
 	node := BackendConfig{Name: "ovn", OVN: ovn.Config{Layout: ovn.LayoutNode}}
 	require.True(t, limits(node, all).NodeGateways)
 	require.Equal(t, odl.Limits(), limits(BackendConfig{Name: "odl"}, all))

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 )
 
 // A plan binds the gateways of the nodes whose chassis the documents have. Without any, it binds all gateways.
@@ -36,7 +36,7 @@ func TestReportedChassis(t *testing.T) {
 			}
 			running := &manifest.Set{}
 			require.NoError(t, running.Read("nodes", strings.NewReader(nodes)))
-			p, err := Compute(t.Context(), documents, Config{Layout: ovn.LayoutNode, Pools: []dhcppool.Pool{pool}, Running: running})
+			p, err := Compute(t.Context(), documents, Config{Layout: codec.LayoutNode, Pools: []dhcppool.Pool{pool}, Running: running})
 			require.NoError(t, err)
 			bound := 0
 			for _, r := range p.Rows {

@@ -3,7 +3,7 @@ package plan
 import (
 	"net/netip"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -67,7 +67,7 @@ func costOf(s state) (c Cost) {
 
 // flows counts the OpenFlow flows of nodes.
 type flows struct {
-	layout    ovn.Layout
+	layout    codec.Layout
 	members   map[string]map[string]int // ports by acl and switch
 	addresses map[remote]int
 	nodes     map[netip.Addr]int
@@ -108,7 +108,7 @@ func (f *flows) count(m netvirt.Model) {
 // addMember counts the port of an interface.
 func (f *flows) addMember(m netvirt.Model, o netvirt.InterfaceACL) {
 	elan, _ := m[netvirt.Key{Kind: netvirt.KindELANInterface, Name: o.Interface}].(netvirt.ELANInterface)
-	if node, _, err := netvirt.ParseELANName(elan.ELAN); err == nil && f.layout == ovn.LayoutNode {
+	if node, _, err := netvirt.ParseELANName(elan.ELAN); err == nil && f.layout == codec.LayoutNode {
 		elan.ELAN = netvirt.ELANName(node, "") // of all namespaces
 	}
 	for _, acl := range o.SecurityGroups.All() {

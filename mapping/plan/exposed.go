@@ -7,7 +7,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
@@ -32,7 +31,7 @@ type Exposed struct {
 func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Exposed, error) {
 	cfg.Nodes.Pods = addressesOfPods(cluster)
 	nodes := cfg.nodes()
-	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = ovn.Limits(cfg.Layout), nodes.ServedPorts(), nodes.ManagementPorts()
+	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = cfg.Layout.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
 	cfg.Mapping.NodesIPv6 = nodes.HasIPv6()
 	n := newNetwork(cfg)
 	s, err := n.put(ctx, &input{manifests: *cluster})

@@ -7,13 +7,14 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 )
 
 // LayoutChange is what a change from one layout of OVN to another would cost.
 type LayoutChange struct {
-	From ovn.Layout `json:"from"`
-	To   ovn.Layout `json:"to"`
+	From codec.Layout `json:"from"`
+	To   codec.Layout `json:"to"`
 	// Stages are the network before the change, right after it, and when all pods have been created again.
 	Stages []LayoutStage `json:"stages"`
 	// Problems are those that are there right after the change, and not before.
@@ -32,9 +33,9 @@ const (
 
 // LayoutStage is the network at one stage of a change of the layout.
 type LayoutStage struct {
-	Stage  Stage      `json:"stage"`
-	Layout ovn.Layout `json:"layout"`
-	Rows   int        `json:"rows"`
+	Stage  Stage        `json:"stage"`
+	Layout codec.Layout `json:"layout"`
+	Rows   int          `json:"rows"`
 	// LogicalFlows is an estimate.
 	LogicalFlows int       `json:"logicalFlows"`
 	Pools        []PoolUse `json:"pools"` // without pools of services
@@ -51,11 +52,11 @@ type PoolUse struct {
 }
 
 // otherLayout returns the layout from which a change to a layout is made.
-func otherLayout(to ovn.Layout) ovn.Layout {
-	if to == ovn.LayoutNode {
-		return ovn.LayoutELAN
+func otherLayout(to codec.Layout) codec.Layout {
+	if to == codec.LayoutNode {
+		return codec.LayoutELAN
 	}
-	return ovn.LayoutNode
+	return codec.LayoutNode
 }
 
 // layoutChange computes what a change to the layout of the configuration costs a network.
@@ -86,7 +87,7 @@ func layoutChange(ctx context.Context, in *input, cfg Config) (*LayoutChange, er
 }
 
 func (n *network) stage(of Stage, s state) LayoutStage {
-	return LayoutStage{Stage: of, Layout: n.cfg.Layout, Rows: len(s.rows), LogicalFlows: ovn.LogicalFlows(s.rows), Pools: n.use()}
+	return LayoutStage{Stage: of, Layout: n.cfg.Layout, Rows: len(s.rows), LogicalFlows: preview.LogicalFlows(s.rows), Pools: n.use()}
 }
 
 // use returns the use of all pools of pods.

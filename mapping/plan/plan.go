@@ -20,7 +20,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
@@ -48,7 +49,7 @@ type Plan struct {
 // RowChange is a change of a row: "insert", "update", or "delete" with the former content.
 type RowChange struct {
 	Operation string `json:"operation"`
-	ovn.Row
+	preview.Row
 }
 
 // CostChange is the Cost before and after a change.
@@ -61,7 +62,7 @@ type CostChange struct {
 type Config struct {
 	Mapping mapping.Settings
 	// Layout is the layout of the rows of OVN. With ChangeLayout the network is changed to it from the other one.
-	Layout       ovn.Layout
+	Layout       codec.Layout
 	ChangeLayout bool
 	// Pools are used beside the pools of the documents.
 	Pools []dhcppool.Pool
@@ -84,13 +85,13 @@ func (c Config) nodes() ranges.NodesConfig {
 }
 
 // in returns the configuration for a layout.
-func (c Config) in(layout ovn.Layout) Config {
-	c.Layout, c.Mapping.Isolation = layout, c.Mapping.Isolation.OnSwitches(layout == ovn.LayoutNode)
+func (c Config) in(layout codec.Layout) Config {
+	c.Layout, c.Mapping.Isolation = layout, c.Mapping.Isolation.OnSwitches(layout == codec.LayoutNode)
 	if c.Mapping.Separates() { // no pod reaches machines then: the bridge would refuse to start
 		c.Mapping.Physical, c.Nodes.Physical = nil, nil
 	}
 	nodes := c.nodes()
-	c.Mapping.Limits, c.Mapping.ManagementPorts = ovn.Limits(layout), nodes.ManagementPorts()
+	c.Mapping.Limits, c.Mapping.ManagementPorts = layout.Limits(), nodes.ManagementPorts()
 	c.Mapping.NodePorts, c.Mapping.HostPorts, c.Mapping.NodesIPv6 = nodes.ServedPorts(), nodes.ServedHostPorts(), nodes.HasIPv6()
 	c.Mapping.External = netvirt.NewPrefixList(nodes.External...)
 	return c
@@ -189,9 +190,9 @@ func paths(before, after *manifest.Set) ([]policy.Change, error) {
 }
 
 // rowChanges compares rows.
-func rowChanges(before, after []ovn.Row) []RowChange {
+func rowChanges(before, after []preview.Row) []RowChange {
 	type key struct{ table, uuid string }
-	old := make(map[key]ovn.Row, len(before))
+	old := make(map[key]preview.Row, len(before))
 	for _, r := range before {
 		old[key{r.Table, r.UUID}] = r
 	}
@@ -251,10 +252,10 @@ type network struct {
 
 // state is what a network is mapped to.
 type state struct {
-	layout   ovn.Layout
+	layout   codec.Layout
 	model    netvirt.Model
-	written  *ovn.Written
-	rows     []ovn.Row // of written
+	written  *preview.Database
+	rows     []preview.Row // of written
 	problems []coe.Problem
 }
 
@@ -294,7 +295,7 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 	}
 	s = n.state()
 	s.problems = append(s.problems, refused...)
-	if s.written, err = ovn.Preview(s.model, "", n.cfg.Layout); err != nil {
+	if s.written, err = preview.New(s.model, n.cfg.Layout); err != nil {
 		return s, err
 	}
 	s.rows = s.written.Rows()

@@ -12,8 +12,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/mapping"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -54,7 +55,7 @@ var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), ne
 // RowsOfPolicies computes the PolicyRows of a pod in a cluster whose pods have the addresses in their
 // status. The problems say why the pod has no rows, if it has none.
 func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping.Settings, namespace, name string) (*PolicyRows, []coe.Problem, error) {
-	settings.Limits = ovn.Limits(ovn.LayoutELAN)
+	settings.Limits = codec.LayoutELAN.Limits()
 	n := newNetwork(Config{Mapping: settings, Nodes: ranges.NodesConfig{Pods: everywhere}})
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {
@@ -70,7 +71,7 @@ func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping
 }
 
 // policyRows selects the rows of a pod, given the UUIDs of the groups and sets that it is a member of.
-func policyRows(rows []ovn.Row, joined []string) *PolicyRows {
+func policyRows(rows []preview.Row, joined []string) *PolicyRows {
 	p := &PolicyRows{PortGroups: []PortGroup{}, Peers: []string{}, Memberships: []string{}}
 	acls := map[string]PolicyACL{}
 	for _, r := range rows {
@@ -106,7 +107,7 @@ func policyRows(rows []ovn.Row, joined []string) *PolicyRows {
 	return p
 }
 
-func policyACL(r ovn.Row) PolicyACL {
+func policyACL(r preview.Row) PolicyACL {
 	text := func(column string) string {
 		value, _ := r.Columns[column].(string)
 		return value

@@ -67,10 +67,10 @@ var rules = map[string]rule{
 	},
 	"mapping/plan": {
 		[]string{
-			"coe", "coe/ipam", "coe/ranges", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn", "mapping/backend/ovn/nb",
-			"mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "mapping/service", "yang",
+			"coe", "coe/ipam", "coe/ranges", "coe/kube/manifest", "coe/northbound", "coe/northbound/entry", "dhcppool", "mapping", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb",
+			"mapping/backend/ovn/preview", "mapping/netvirt", "mapping/netvirt/netvirtjson", "mapping/policy", "mapping/service", "yang",
 		}, nil,
-		"computes with the parts of a bridge; starts nothing, and knows no HTTP",
+		"computes with the parts of a bridge; starts nothing, connects to no backend, and knows no HTTP",
 	},
 	"mapping/status": {
 		[]string{"coe", "mapping", "mapping/netvirt", "mapping/reconcile", "mapping/service", "mapping/trace"}, nil,
@@ -85,6 +85,10 @@ var rules = map[string]rule{
 	"mapping/backend/ovn/codec": {
 		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, []string{"github.com/google/uuid"},
 		"pure: turns objects into rows and back; knows no connection",
+	},
+	"mapping/backend/ovn/preview": {
+		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
+		"pure: lists the rows of a model; knows no connection",
 	},
 	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"mapping/backend/ovn/ovsdb": {
@@ -267,7 +271,7 @@ var rules = map[string]rule{
 	"cmd/coe-bridge/plan": {
 		[]string{
 			"cmd/bridge", "cmd/coe-bridge/flags", "cmd/coe-bridge/entrykind", "cmd/coe-bridge/output", "cmd/coe-bridge/running", "coe",
-			"coe/kube/manifest", "mapping/backend/ovn", "mapping/netvirt", "mapping/plan", "mapping/policy", "restconf/document",
+			"coe/kube/manifest", "mapping/backend/ovn/preview", "mapping/netvirt", "mapping/plan", "mapping/policy", "restconf/document",
 		},
 		[]string{"github.com/spf13/cobra", "go.yaml.in/yaml/v3"},
 		"shows what would change; writes nothing",

@@ -13,7 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/output"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 )
@@ -178,7 +178,7 @@ const longLine = 100
 
 // columnLines returns a line for each column of a row, as ovn-nbctl writes it, with names
 // for UUIDs. It omits the name of the row, and external_ids, which repeat the Netvirt object.
-func columnLines(r ovn.Row, names map[string]string) []string {
+func columnLines(r preview.Row, names map[string]string) []string {
 	var lines []string
 	named := append(strings.Fields(r.Name), r.Name)
 	for _, column := range slices.Sorted(maps.Keys(r.Columns)) {

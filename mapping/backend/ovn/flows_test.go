@@ -16,7 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/plan"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -98,11 +98,11 @@ func TestLogicalFlows(t *testing.T) {
 		for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
 			t.Run(name+", "+string(layout), func(t *testing.T) {
 				planned := c.plan(t, layout)
-				rows := make([]ovn.Row, len(planned.Rows))
+				rows := make([]preview.Row, len(planned.Rows))
 				for i, r := range planned.Rows {
 					rows[i] = r.Row
 				}
-				real, estimate := flowsOf(t, lab, layout, planned).flows, ovn.LogicalFlows(rows)
+				real, estimate := flowsOf(t, lab, layout, planned).flows, preview.LogicalFlows(rows)
 				t.Logf("%d logical flows, estimated %d", real, estimate)
 				require.InEpsilon(t, real, estimate, 0.1)
 			})
@@ -164,16 +164,6 @@ func (c cluster) manifests() string {
 		}
 	}
 	return text.String()
-}
-
-// A port has flows for each IPv6 address, also for one that is written without "::".
-func TestLogicalFlowsOfIPv6(t *testing.T) {
-	of := func(addresses string) int {
-		return ovn.LogicalFlows([]ovn.Row{{Table: nb.LogicalSwitchPortTable, Columns: map[string]any{"addresses": []string{addresses}}}})
-	}
-	const mac = "0a:58:0a:0b:00:02"
-	require.Equal(t, of(mac+" 10.11.0.2 fd00:10::2"), of(mac+" 10.11.0.2 fd00:10:1:2:3:4:5:6"))
-	require.Greater(t, of(mac+" fd00:10:1:2:3:4:5:6"), of(mac+" 10.11.0.2"))
 }
 
 // plan computes what a bridge would make of the cluster.

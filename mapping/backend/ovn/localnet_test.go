@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
 )
@@ -25,11 +26,11 @@ func TestLocalnetRows(t *testing.T) {
 		Subnets: netvirt.NewPrefixList(netip.MustParsePrefix("10.50.0.0/24"), netip.MustParsePrefix("fd50::/64")),
 	}
 	m.Add(elan)
-	preview, err := ovn.Preview(m, "", ovn.LayoutELAN)
+	tagged, err := preview.New(m, ovn.LayoutELAN)
 	require.NoError(t, err)
-	var port ovn.Row
+	var port preview.Row
 	var acls []string
-	for _, r := range preview.Rows() {
+	for _, r := range tagged.Rows() {
 		switch r.Table {
 		case "Logical_Switch_Port":
 			port = r
@@ -49,7 +50,7 @@ func TestLocalnetRows(t *testing.T) {
 
 	elan.SegmentType, elan.SegmentationID, elan.Subnets = netvirt.SegmentFlat, 0, netvirt.NewPrefixList(netip.MustParsePrefix("10.50.0.0/24"))
 	m.Add(elan)
-	flat, err := ovn.Preview(m, "", ovn.LayoutELAN)
+	flat, err := preview.New(m, ovn.LayoutELAN)
 	require.NoError(t, err)
 	for _, r := range flat.Rows() {
 		require.NotContains(t, r.Columns, "tag")

@@ -86,7 +86,7 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Owner, "coe-bridge")
+	setDefault(&c.Owner, codec.DefaultOwner)
 	setDefault(&c.Layout, LayoutELAN)
 	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
@@ -151,16 +151,8 @@ func parseEndpoints(database, list string, cfg *Config) ([]string, error) {
 	return endpoints, nil
 }
 
-// Limits returns the limits of this backend in a layout: networks without a physical network are overlays, and a session
-// affinity has a maximum.
-func Limits(layout Layout) netvirt.Limits {
-	return netvirt.Limits{
-		OverlayOnly: true, Affinity: codec.MaxAffinity, NodeGateways: layout == LayoutNode,
-	}
-}
-
 // Limits returns the limits of the backend's layout.
-func (b *Backend) Limits() netvirt.Limits { return Limits(b.cfg.Layout) }
+func (b *Backend) Limits() netvirt.Limits { return b.cfg.Layout.Limits() }
 
 // Close closes the connection. A later call of another method opens a new one.
 func (b *Backend) Close() {

@@ -92,6 +92,9 @@ const (
 // space is the namespace of our rows' UUIDs. It must never change.
 var space = uuid.MustParse("5d3b2f0e-6f0c-5a2e-9b6e-0c0eb41d9e00")
 
+// DefaultOwner is the owner of rows unless the configuration names another.
+const DefaultOwner = "coe-bridge"
+
 // Codec turns groups of objects into rows, and back, for one owner.
 type Codec struct {
 	Owner  string

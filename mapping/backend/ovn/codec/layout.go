@@ -31,6 +31,12 @@ func ParseLayout(text string) (Layout, error) {
 	return "", fmt.Errorf("layout %q: want %s or %s", text, LayoutELAN, LayoutNode)
 }
 
+// Limits returns what the rows of a layout can express: networks without a physical network are overlays, and a session affinity
+// has a maximum.
+func (l Layout) Limits() netvirt.Limits {
+	return netvirt.Limits{OverlayOnly: true, Affinity: maxAffinity, NodeGateways: l == LayoutNode}
+}
+
 // arrangement encodes the groups whose rows depend on the layout.
 type arrangement interface {
 	// transitOptions returns the options of the router of a transit.

@@ -16,8 +16,8 @@ const (
 	// hairpinAddresses are the source addresses that a pod sees if it reaches itself
 	// through a service.
 	hairpinAddresses = "169.254.169.5 fd69::5"
-	// MaxAffinity is the longest session affinity that OVN supports, in seconds.
-	MaxAffinity = 65535
+	// maxAffinity is the longest session affinity that OVN supports, in seconds.
+	maxAffinity = 65535
 )
 
 // encodeService adds a load balancer for each protocol of a service, at least one. A load
@@ -164,7 +164,7 @@ func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		lb.Options["ct_flush"] = "true"
 	}
 	if o.Affinity > 0 {
-		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, MaxAffinity)), 10)
+		lb.Options["affinity_timeout"] = strconv.FormatUint(uint64(min(o.Affinity, maxAffinity)), 10)
 		lb.ExternalIDs[idAffinity] = strconv.FormatUint(uint64(o.Affinity), 10)
 	}
 	for _, v := range vips {

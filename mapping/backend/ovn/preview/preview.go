@@ -1,8 +1,11 @@
-package ovn
+// Package preview lists what a model becomes in OVN: the rows of the northbound database, and how many logical flows ovn-northd
+// makes of them. It shows a database that has nothing else. It connects to no server, and does not know in which order a backend writes.
+package preview
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,7 +15,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// Row is one row of the northbound database after Write.
+// Row is one row of the northbound database.
 type Row struct {
 	Table string `json:"table"`
 	UUID  string `json:"uuid"`
@@ -36,45 +39,56 @@ var naming = map[string][]string{
 	nb.StaticMACBindingTable:         {"logical_port", "ip"},
 }
 
-// Written is a database after Write has written a model to it. It was empty before.
-type Written struct{ ahead *stage }
+// Database is a northbound database with one model.
+type Database struct {
+	codec  codec.Codec
+	model  netvirt.Model
+	groups map[netvirt.Key]netvirt.Model // by head
+}
 
-// Preview writes a model with the encoding of Write, and connects to no server. It fails if an
-// object refers to an object that is not in the model. An empty owner means the default
-// of Config, and so does an empty layout.
-func Preview(m netvirt.Model, owner string, layout Layout) (*Written, error) {
-	cfg := Config{Owner: owner, Layout: layout}
-	cfg.setDefaults()
-	ahead := newMirror(codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}).stage()
-	for _, s := range steps(netvirt.Diff(nil, m)) {
-		if err := ahead.apply(s); err != nil {
-			return nil, fmt.Errorf("list northbound rows: %w", err)
+// New returns the database that has a model in a layout, with the owner codec.DefaultOwner. It fails if an object refers to an
+// object that is not in the model.
+func New(m netvirt.Model, layout codec.Layout) (*Database, error) {
+	d := &Database{codec.Codec{Owner: codec.DefaultOwner, Layout: layout}, m, map[netvirt.Key]netvirt.Model{}}
+	for _, k := range slices.SortedFunc(maps.Keys(m), netvirt.Key.Compare) {
+		for _, ref := range m[k].Refs() {
+			if m[ref] == nil {
+				return nil, fmt.Errorf("list northbound rows: %s refers to %s, which is not in the model", k, ref)
+			}
 		}
+		head := codec.HeadOf(m[k])
+		if d.groups[head] == nil {
+			d.groups[head] = netvirt.Model{}
+		}
+		d.groups[head].Add(m[k])
 	}
-	return &Written{ahead}, nil
+	return d, nil
 }
 
 // Rows returns all rows, sorted by table and name.
-func (w *Written) Rows() []Row {
-	set := &ovsdb.RowSet{}
-	for k, g := range w.ahead.groups {
-		rows, _ := w.ahead.encode(k, g.objects, w.ahead.look)
-		set.Rows = append(set.Rows, rows.Rows...)
-		set.Links = append(set.Links, rows.Links...)
+func (d *Database) Rows() []Row {
+	all := &ovsdb.RowSet{}
+	for head := range d.groups {
+		rows := d.encode(head)
+		all.Rows = append(all.Rows, rows.Rows...)
+		all.Links = append(all.Links, rows.Links...)
 	}
-	return list(set)
+	return list(all)
 }
 
 // Joined returns the UUIDs of the Port_Groups and Address_Sets that an interface is a member of.
-func (w *Written) Joined(iface string) (joined []string) {
-	k := netvirt.Key{Kind: netvirt.KindInterface, Name: iface}
-	rows, _ := w.ahead.encode(k, w.ahead.group(k).objects, w.ahead.look)
-	for _, l := range rows.Links {
+func (d *Database) Joined(iface string) (joined []string) {
+	for _, l := range d.encode(netvirt.Key{Kind: netvirt.KindInterface, Name: iface}).Links {
 		if l.Table.Name == nb.PortGroupTable || l.Table.Name == nb.AddressSetTable {
 			joined = append(joined, l.Parent)
 		}
 	}
 	return joined
+}
+
+// encode returns the rows of the group of a head.
+func (d *Database) encode(head netvirt.Key) *ovsdb.RowSet {
+	return d.codec.Encode(head, d.groups[head], func(k netvirt.Key) netvirt.Object { return d.model[k] })
 }
 
 // Role says what the row is for among the rows of its object; empty if there is one for each table.

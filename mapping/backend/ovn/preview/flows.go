@@ -1,4 +1,4 @@
-package ovn
+package preview
 
 import (
 	"net/netip"
