@@ -28,6 +28,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/healthchecks"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/odlports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -106,10 +107,10 @@ type Node struct {
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
 	// own are the ports for the node's own programs, by what they were made from.
-	own         map[string][]nodeports.Port
-	unused      unused
+	own map[string][]nodeports.Port
+	// odl has the ports of the node that wait for OpenDaylight.
+	odl         *odlports.Ports
 	facts       *facts // nil until the switch has answered
-	unknown     unknown
 	controllers []netip.Addr
 	// unreached was logged last.
 	unreached []string
@@ -122,7 +123,7 @@ func New(cfg Config) *Node {
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
 		hosts: hostPorts{requests: make(chan chan<- error)}, own: map[string][]nodeports.Port{},
-		unused: unused{}, unknown: unknown{}, controllers: controllersOf(cfg.Managers),
+		odl: odlports.New(odlports.Config{Switch: cfg.Switch, Programmed: cfg.Programmed, Log: cfg.Log}), controllers: controllersOf(cfg.Managers),
 	}
 }
 
@@ -290,7 +291,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 		n.ports.Begin(begun)
 	}
 	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
-	again = sooner(sooner(again, n.unused.next(time.Now())), n.unknown.next(time.Now()))
+	again = sooner(again, n.odl.Next())
 	if n.owns {
 		again = sooner(again, announceEvery)
 	}

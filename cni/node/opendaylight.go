@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -72,4 +73,16 @@ func (f *family) balancing() (all []rule) {
 		}
 	}
 	return append(all, f.outside(linkPrefix+"*")...)
+}
+
+// unusedPorts returns the ports with names for OpenDaylight whose own end is the link of a namespace, if no wanted pair has one
+// of both. links has the own ends of ports.
+func unusedPorts(links map[string]string, pairs []pair) (all []string) {
+	for port, link := range links {
+		kept := strings.HasPrefix(port, tapPrefix) && strings.HasPrefix(link, linkPrefix)
+		if kept && !slices.ContainsFunc(pairs, func(p pair) bool { return p.link == link || p.port == port }) {
+			all = append(all, port)
+		}
+	}
+	return all
 }

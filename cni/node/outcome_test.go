@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -53,5 +54,11 @@ func TestPortsThatWait(t *testing.T) {
 			require.Equal(t, c.disconnected, o.err != nil)
 			require.Equal(t, len(c.waiting) > 0, errors.Is(errors.Join(o.err, o.waits), ovs.ErrWaits), "it is tried again")
 		})
+	}
+}
+
+func TestSooner(t *testing.T) {
+	for _, c := range []struct{ a, b, want time.Duration }{{0, 0, 0}, {0, 1, 1}, {2, 0, 2}, {1, 2, 1}, {2, 1, 1}} {
+		require.Equal(t, c.want, sooner(c.a, c.b))
 	}
 }

@@ -158,7 +158,7 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 	}
 	n.logUnreached(w.unreached)
 	n.join(ctx, asks, w, &o)
-	replaced, unseen := n.replaceUnknown(asks, w.pairs)
+	replaced, unseen := n.odl.Replace(asks, w.nodePorts())
 	o.note("", "port", replaced, nil)
 	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight does not know", unseen, &n.unknownFailure)
 	n.putEgress(w.egress, heard, &o)
@@ -284,7 +284,7 @@ func (n *Node) createLink(asks context.Context, w wanted, p pair) (created bool,
 }
 
 // removeOthers removes all pairs except the wanted ones, with their ports. Addresses and routes
-// go with the links. If keep is set, ports in elan-instances without interfaces stay for keepUnused.
+// go with the links. If keep is set, ports in elan-instances without interfaces stay for a time.
 func (n *Node) removeOthers(ctx context.Context, pairs []pair, keep bool) (removed bool, err error) {
 	ends, err := ownPorts(n.cfg.Netns)
 	if err != nil {
@@ -298,12 +298,11 @@ func (n *Node) removeOthers(ctx context.Context, pairs []pair, keep bool) (remov
 	if keep {
 		unused = unusedPorts(ends, pairs)
 	}
-	now := time.Now()
-	n.unused.note(unused, now)
+	n.odl.NoteUnused(unused)
 	for _, port := range slices.Compact(slices.Sorted(slices.Values(slices.AppendSeq(ports, maps.Keys(ends))))) {
-		if n.unused.due(port, now) && !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
+		if n.odl.Due(port) && !slices.ContainsFunc(pairs, func(p pair) bool { return p.port == port }) {
 			removed = true
-			err = errors.Join(err, n.unused.remove(port, func() error { return n.removePair(ctx, port) }))
+			err = errors.Join(err, n.odl.Remove(port, func() error { return n.removePair(ctx, port) }))
 		}
 	}
 	return removed, err

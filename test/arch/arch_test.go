@@ -115,6 +115,7 @@ var rules = map[string]rule{
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/openflow":                {nil, nil, "reads flows of the switch; knows neither the agent nor the bridge"},
+	"cni/odlports":                {[]string{"cni/ovs"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
 	"cni/nic": {
 		[]string{"cni/durable", "cni/links", "cni/ovs"},
@@ -143,7 +144,7 @@ var rules = map[string]rule{
 		"a part of the agent; knows neither the stream of the node nor packets",
 	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",

@@ -1,4 +1,4 @@
-package node
+package odlports
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 func TestUnknownPorts(t *testing.T) {
 	begun := time.Now()
 	at := begun.Add
-	u := unknown{}
+	u := unknown{waits{}}
 	require.Zero(t, u.next(begun))
 	require.False(t, u.see("a", false, begun), "it has just come")
 	require.False(t, u.see("b", true, begun))
@@ -47,13 +47,13 @@ func TestUnknownPorts(t *testing.T) {
 func TestUnknownPortsOfHungSwitch(t *testing.T) {
 	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	n := &Node{unknown: unknown{}, cfg: Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]bool, error) {
+	p := New(Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]bool, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
-	}}}
+	}})
 	ctx, cancel := context.WithTimeout(t.Context(), patience.Patience)
 	defer cancel()
-	_, err = n.replaceUnknown(ctx, nil)
+	_, err = p.Replace(ctx, nil)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.NoError(t, ctx.Err(), "it has waited for the caller's deadline")
 }

@@ -1,0 +1,70 @@
+// Package odlports makes up for what OpenDaylight loses of the node's own ports in the switch. It replaces a port that OpenDaylight does not
+// learn of, and keeps a port that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
+// removes the former one. Pods without flows get a new port with the next ADD; these ports have nobody who asks again.
+//
+// The package knows what is in the switch. It does not know what ports are for, nor links, nor the bridge.
+package odlports
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+)
+
+// Config configures Ports.
+type Config struct {
+	Switch *ovs.Switch
+	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed. Nil if it does not program the switch.
+	Programmed func(context.Context) (map[uint32]bool, error)
+	Log        *slog.Logger
+}
+
+// Ports are the node's own ports that wait: to be programmed, or to be removed. After a start, waiting begins again. It is for one
+// goroutine.
+type Ports struct {
+	cfg     Config
+	unknown unknown
+	unused  unused
+}
+
+// New returns Ports of which none waits.
+func New(cfg Config) *Ports {
+	return &Ports{cfg: cfg, unknown: unknown{waits{}}, unused: unused{waits{}}}
+}
+
+// Next returns the time until the first port must be looked at again; 0 if none waits.
+func (p *Ports) Next() time.Duration {
+	now := time.Now()
+	first, other := p.unknown.next(now), p.unused.next(now)
+	if first == 0 || other != 0 && other < first {
+		return other
+	}
+	return first
+}
+
+// retryAfter is the least time until a port is looked at again: what was due has failed, or the switch does not answer.
+const retryAfter = 2 * time.Second
+
+// waits has the ports that wait.
+type waits map[string]wait
+
+// wait is since when and how long a port waits.
+type wait struct {
+	since  time.Time
+	within time.Duration
+}
+
+// over reports whether a port has waited long enough.
+func (w wait) over(now time.Time) bool { return now.Sub(w.since) >= w.within }
+
+// next returns the time until the first port must be looked at again; 0 if none waits.
+func (all waits) next(now time.Time) (first time.Duration) {
+	for _, w := range all {
+		if left := max(w.within-now.Sub(w.since), retryAfter); first == 0 || left < first {
+			first = left
+		}
+	}
+	return first
+}
