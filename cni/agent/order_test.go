@@ -104,12 +104,7 @@ func TestOrderOfBackendsInProcess(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-			bridge := newOrderedBridge(t)
-			bridge.serve(1, places.wrong, "")
-			a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-			w.openDaylight("host1")
-			w.manage(a)
+			w, bridge, a := managedHost(t, places.wrong, "")
 			a.joins(nil)
 			await(t, "a node that has nothing says why", func() error { return w.says(a, uplink.ErrServesOVN.Error()) })
 			require.NotContains(t, w.onHost1("ip -o link"), places.link)
@@ -131,6 +126,17 @@ func TestOrderOfBackendsInProcess(t *testing.T) {
 			require.True(t, a.uplink.Status().Connected)
 		})
 	}
+}
+
+// managedHost returns a host whose switch OpenDaylight manages, with an agent that follows a bridge, which serves a place and an endpoint.
+func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, *inProcess) {
+	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
+	bridge := newOrderedBridge(t)
+	bridge.serve(1, place, endpoint)
+	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	w.openDaylight("host1")
+	w.manage(a)
+	return w, bridge, a
 }
 
 // joins runs the node's own part of an agent until the test ends. programmed returns the ports that OpenDaylight has programmed; nil: all.

@@ -5,21 +5,13 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // TestNodeWithoutSwitchInProcess: while the database of the switch does not answer, the node follows the endpoints of services and
 // repairs its rules.
 func TestNodeWithoutSwitchInProcess(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-	bridge := newOrderedBridge(t)
-	bridge.serve(1, ledByNode, "10.42.0.7")
-	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-	w.openDaylight("host1")
-	w.manage(a)
+	w, bridge, a := managedHost(t, ledByNode, "10.42.0.7")
 	a.joins(nil)
 	await(t, "the node is connected", func() error { return w.connected("coe0", "10.42.0.7") })
 

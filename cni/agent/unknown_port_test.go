@@ -11,21 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // TestUnknownNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one.
 func TestUnknownNodePortInProcess(t *testing.T) {
 	t.Parallel()
-	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-	bridge := newOrderedBridge(t)
-	bridge.serve(1, ledByNode, "10.42.0.7")
-	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-	w.openDaylight("host1")
+	w, _, a := managedHost(t, ledByNode, "10.42.0.7")
 	_, err := w.lab.Host("host1").VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
 	require.NoError(t, err)
-	w.manage(a)
 	socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
 	a.joins(func(ctx context.Context) (map[uint32]bool, error) { return agent.Programmed(ctx, socket) })
 	var first string
