@@ -65,6 +65,51 @@ func (w *wanted) addEgress(part *uplink.Egress) error {
 	return nil
 }
 
+// egressAddresses names the egress addresses on NICs among what a check has changed.
+const egressAddresses = "egress addresses"
+
+// isOwn reports whether a link joins the node to the pod network, for pods that are selected or all.
+func isOwn(link string) bool { return link == linkName || strings.HasPrefix(link, egressLink) }
+
+// takeLost takes the egress addresses away that the node does not own, from its NICs. It comes before everything else, and needs only the kernel:
+// another node can have the address already while the switch does not answer. It also comes before join, which removes the rule that keeps the node
+// from answering there.
+func (n *Node) takeLost(part *uplink.Egress) (changed bool, err error) {
+	var w wanted
+	if part != nil && w.addEgress(part) != nil { // wanted returns this error
+		return false, nil
+	}
+	_, owned := addressesOfWays(w.egress)
+	return n.nics.TakeLost(owned)
+}
+
+// putEgress gives the NICs of the node the addresses that the node owns. heard is when the bridge was last heard.
+func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
+	ports := map[netip.Addr]string{}
+	for _, w := range ways {
+		ports[w.address] = w.port
+	}
+	all, owned := addressesOfWays(ways)
+	done := n.nics.Put(all, owned, heard)
+	o.note("", egressAddresses, done.Changed, done.Err)
+	for address, failed := range done.Failed {
+		o.note(ports[address], egressAddresses, false, failed)
+	}
+	o.unfit = done.Unfit
+	n.metrics.egressOwned.Set(float64(n.nics.Held()))
+}
+
+// addressesOfWays returns the addresses of all ways, and of those that the node owns.
+func addressesOfWays(ways []egressWay) (all, owned []netip.Addr) {
+	for _, w := range ways {
+		all = append(all, w.address)
+		if w.owner {
+			owned = append(owned, w.address)
+		}
+	}
+	return all, owned
+}
+
 // egressChains returns the chains of egress addresses, which are there while the node has some.
 func (w wanted) egressChains() []*nftables.Chain {
 	if len(w.egress) == 0 {

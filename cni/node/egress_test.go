@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -195,48 +194,6 @@ func TestPacketsOfLinks(t *testing.T) {
 		r.send("1")
 	}
 	require.Equal(t, first+3, count())
-}
-
-// A node that has not heard the bridge yet keeps its egress address, and neither adds nor announces it: another node may hold it.
-func TestEgressAddressOfBefore(t *testing.T) {
-	r := newRouter(t)
-	ways := []egressWay{{link: "coe-eg1-2", port: "coeg1-2", address: netip.MustParseAddr(egressAddress), owner: true}}
-	n := &Node{cfg: Config{Netns: r.ns}, metrics: newMetrics(prometheus.NewRegistry())}
-	put := func(ways []egressWay, heard time.Time) error {
-		n.announced = time.Time{}
-		var o outcome
-		n.putEgress(ways, heard, &o)
-		require.NoError(t, o.err)
-		return o.ofWays()
-	}
-	has := func(want bool) {
-		t.Helper()
-		require.Equal(t, want, strings.Contains(r.run("ip", "-n", r.node, "addr"), egressAddress+"/32"))
-	}
-	const another = "0a:00:00:00:00:01"
-	learn := func() {
-		r.run("ip", "-n", r.outside, "neigh", "replace", egressAddress, "lladdr", another, "dev", "eth0", "nud", "stale")
-	}
-	neighbour := func() string { return r.run("ip", "-n", r.outside, "neigh", "show", egressAddress) }
-	learn()
-	require.ErrorIs(t, put(ways, time.Time{}), errNotHeard)
-	has(false)
-	require.Contains(t, neighbour(), another)
-	announced := func() bool { return strings.Contains(neighbour(), r.mac(r.node, "eth0")) }
-	require.NoError(t, put(ways, time.Now()))
-	has(true)
-	require.Eventually(t, announced, time.Minute, 10*time.Millisecond)
-
-	learn()
-	for _, heard := range []time.Time{{}, time.Now().Add(-freshFor)} {
-		require.NoError(t, put(ways, heard))
-		has(true)
-		require.Contains(t, neighbour(), another)
-	}
-	require.NoError(t, put(ways, time.Now()))
-	require.Eventually(t, announced, time.Minute, 10*time.Millisecond)
-	require.NoError(t, put(nil, time.Time{}))
-	has(false)
 }
 
 // Answers that came in before the node got a port are forgotten, so that connections that move to it keep their port.

@@ -25,6 +25,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/egress"
+	"github.com/coe-bridge/coe-bridge/cni/egress/nics"
 	"github.com/coe-bridge/coe-bridge/cni/healthchecks"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
@@ -99,10 +100,7 @@ type Node struct {
 	failure, waysFailure, portsFailure, answersFailure, forgetFailure, unknownFailure, withoutIPv6 string
 	// confirmed is what the node has confirmed of its part in egress addresses.
 	confirmed egress.State
-	// announced is when the egress addresses of the node were announced last.
-	announced time.Time
-	owns      bool // a NIC has an egress address
-	looked    bool // whether a NIC has one of a former process
+	nics      *nics.NICs
 	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
@@ -121,7 +119,7 @@ func New(cfg Config) *Node {
 	return &Node{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
-		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns),
+		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns), nics: nics.New(nics.Config{Netns: cfg.Netns, OfPods: isOwn, FreshFor: freshFor}),
 		hosts: hostPorts{requests: make(chan chan<- error)}, own: map[string][]nodeports.Port{},
 		odl: odlports.New(odlports.Config{Switch: cfg.Switch, Programmed: cfg.Programmed, Log: cfg.Log}), controllers: controllersOf(cfg.Managers),
 	}
@@ -292,10 +290,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	}
 	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
 	again = sooner(again, n.odl.Next())
-	if n.owns {
-		again = sooner(again, announceEvery)
-	}
-	return again
+	return sooner(again, n.nics.Next())
 }
 
 // sooner returns the shorter one of two delays; 0 is never.

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 
+	"github.com/coe-bridge/coe-bridge/cni/egress/nics"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -29,13 +30,15 @@ func TestLostAddressWithoutSwitch(t *testing.T) {
 		Egress: netip.MustParseAddr(egressAddress), Owner: true,
 	}}}
 	for _, former := range []bool{false, true} { // the address is of this process, or of a former one
-		n.looked, n.owns = !former, !former
 		var has wanted
 		require.NoError(t, has.addEgress(part))
 		var o outcome
 		n.putEgress(has.egress, time.Now(), &o)
 		require.NoError(t, errors.Join(o.err, o.ofWays()))
 		for _, owner := range []bool{true, false} {
+			if former {
+				n.nics = nics.New(nics.Config{Netns: r.ns, OfPods: isOwn, FreshFor: freshFor})
+			}
 			is := *part
 			is.Addresses = []uplink.EgressAddress{part.Addresses[0]}
 			is.Addresses[0].Owner = owner

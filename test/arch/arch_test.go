@@ -143,8 +143,12 @@ var rules = map[string]rule{
 		[]string{"github.com/vishvananda/netns"},
 		"a part of the agent; knows neither the stream of the node nor packets",
 	},
+	"cni/egress/nics": {
+		[]string{"cni/links"}, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"addresses of the node's NICs; knows neither the bridge nor the switch",
+	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/egress", "cni/egress/nics", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
