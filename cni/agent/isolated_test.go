@@ -171,18 +171,7 @@ func TestIsolatedNodeHeals(t *testing.T) {
 		"ip link del " + link,
 		"ip link set " + link + " name mine",
 	} {
-		w.step(harm, func() {
-			changes := w.metric("host1", "coe_agent_node_changes_total")
-			_, err := w.lab.Exec(t.Context(), "host1", strings.Fields(harm)...)
-			require.NoError(w.t, err)
-			await(w.t, "the change is seen", func() error {
-				if w.metric("host1", "coe_agent_node_changes_total") == changes {
-					return errors.New("nothing was mended")
-				}
-				return nil
-			})
-			whole()
-		})
+		w.mends(harm, whole)
 	}
 	w.step("the port is deleted", func() {
 		_, err := w.lab.Host("host1").VSCtl(t.Context(), "del-port", port)

@@ -257,18 +257,7 @@ func TestNodeHeals(t *testing.T) {
 		"ip link set coe0 name mine",
 		"sysctl -q -w net.ipv4.ip_forward=0",
 	} {
-		w.step(harm, func() {
-			changes := w.metric("host1", "coe_agent_node_changes_total")
-			_, err := w.lab.Exec(t.Context(), "host1", strings.Fields(harm)...)
-			require.NoError(w.t, err)
-			await(w.t, "the change is seen", func() error {
-				if w.metric("host1", "coe_agent_node_changes_total") == changes {
-					return errors.New("nothing was mended")
-				}
-				return nil
-			})
-			whole()
-		})
+		w.mends(harm, whole)
 	}
 	w.step("the port is deleted", func() {
 		_, err := w.lab.Host("host1").VSCtl(t.Context(), "del-port", "coe0-port")
@@ -471,6 +460,21 @@ func (w *world) manager(want string) error {
 		err = fmt.Errorf("the manager is %q", out)
 	}
 	return err
+}
+
+// mends waits until the agent of host1 mends what a command has changed, and checks that everything is whole.
+func (w *world) mends(harm string, whole func()) {
+	w.step(harm, func() {
+		changes := w.metric("host1", "coe_agent_node_changes_total")
+		w.onHost1(harm)
+		await(w.t, "the change is seen", func() error {
+			if w.metric("host1", "coe_agent_node_changes_total") == changes {
+				return errors.New("nothing was mended")
+			}
+			return nil
+		})
+		whole()
+	})
 }
 
 func (w *world) nameNode(host, name string) {
