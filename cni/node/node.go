@@ -3,8 +3,9 @@
 // writes the nftables rules for traffic that leaves the cluster with the node's address. If
 // namespaces are isolated, it creates a link for each namespace with interfaces on the node
 // instead, routes the addresses of these interfaces, and forwards nothing. With a management port the
-// node answers on the node ports of services and the host ports of pods (package nodeports). Package node checks all of this
-// when the kernel or the switch reports a change, and repairs only what differs.
+// node answers on the node ports of services and the host ports of pods (package nodeports). It translates to egress addresses, which
+// NICs of the node have (package nics), and replaces ports that OpenDaylight does not learn of (package odlports). Package node checks all
+// of this when the kernel or the switch reports a change, and repairs only what differs.
 //
 // It needs no memory, because it recognises what it created: links by their group, addresses by
 // their link, routes by their protocol, rules by their table, ports by their external_ids.
