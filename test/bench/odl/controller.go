@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl/wire"
 )
 
 // parallel is the number of requests that the backend, and so a bare client, sends at the same time.
@@ -30,14 +31,14 @@ func newController(c *realodl.Controller) *controller {
 }
 
 // send sends a request to the controller at a URL, and returns the answer.
-func (c *controller) send(ctx context.Context, base string, q request) ([]byte, error) {
-	r, err := http.NewRequestWithContext(ctx, q.method, base+q.path, strings.NewReader(q.body))
+func (c *controller) send(ctx context.Context, base string, q wire.Request) ([]byte, error) {
+	r, err := http.NewRequestWithContext(ctx, q.Method, base+q.Path, strings.NewReader(q.Body))
 	if err != nil {
 		return nil, err
 	}
 	r.SetBasicAuth(realodl.User, realodl.Password)
 	r.Header.Set("Accept", "application/yang.api+json, application/json")
-	if q.body != "" {
+	if q.Body != "" {
 		r.Header.Set("Content-Type", "application/json")
 	}
 	response, err := c.client.Do(r)
@@ -54,13 +55,13 @@ func (c *controller) send(ctx context.Context, base string, q request) ([]byte, 
 
 // statusError is an answer that is not a success.
 type statusError struct {
-	to     request
+	to     wire.Request
 	status int
 	answer []byte
 }
 
 func (e *statusError) Error() string {
-	return fmt.Sprintf("%s %s: %d: %.300s", e.to.method, e.to.path, e.status, e.answer)
+	return fmt.Sprintf("%s %s: %d: %.300s", e.to.Method, e.to.Path, e.status, e.answer)
 }
 
 // fresh restarts the controller with an empty datastore if anything was written since the last

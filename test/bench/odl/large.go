@@ -120,8 +120,8 @@ func (b *bench) measureRestart(ctx context.Context, dir string) (all []figures.F
 	case <-time.After(afterRestart):
 	}
 	var writes int
-	for _, q := range w.seen() {
-		if q.writes() {
+	for _, q := range w.Seen() {
+		if q.Writes() {
 			writes++
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl/wire"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
@@ -67,7 +68,7 @@ func measureLatency(ctx context.Context, b *bench) (all []figures.Figure, err er
 }
 
 // putPaced returns the duration of each pod, and the duration of its bare requests, both sorted.
-func (b *bench) putPaced(ctx context.Context, r *running, w *wire) (ours, bare []time.Duration, err error) {
+func (b *bench) putPaced(ctx context.Context, r *running, w *served) (ours, bare []time.Duration, err error) {
 	tick := time.NewTicker(latencyEvery)
 	defer tick.Stop()
 	for i := latencyPods; i < latencyPods+latencyPuts; i++ {
@@ -97,8 +98,8 @@ func podName(i int) string {
 
 // putOne puts a pod to the bridge. It returns the requests about the pod, and the time from the
 // answer to the PUT until the controller has answered the last one.
-func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []request, error) {
-	before := len(w.seen())
+func putOne(ctx context.Context, r *running, w *served, i int) (time.Duration, []wire.Request, error) {
+	before := len(w.Seen())
 	if err := r.put(ctx, http.MethodPut, latencyCluster.PodPath(i), latencyCluster.PodsBody(i, i+1)); err != nil {
 		return 0, nil, err
 	}
@@ -107,18 +108,18 @@ func putOne(ctx context.Context, r *running, w *wire, i int) (time.Duration, []r
 	if err != nil {
 		return 0, nil, err
 	}
-	last := slices.MaxFunc(sent, func(a, b request) int { return a.answered.Compare(b.answered) })
-	return last.answered.Sub(answered), sent, nil
+	last := slices.MaxFunc(sent, func(a, b wire.Request) int { return a.Answered.Compare(b.Answered) })
+	return last.Answered.Sub(answered), sent, nil
 }
 
 // sendRenamed sends the requests of a pod for an interface without a pod, with its own port, and
 // returns the total duration.
-func (b *bench) sendRenamed(ctx context.Context, w *wire, sent []request, i int) (sum time.Duration, err error) {
+func (b *bench) sendRenamed(ctx context.Context, w *served, sent []wire.Request, i int) (sum time.Duration, err error) {
 	name := podName(i)
 	port := netvirt.PortName(name, synth.PodUID(i))
 	other := strings.NewReplacer(name, fmt.Sprintf("bare-pod-%d", i), port, port[:len(port)-1]+"x")
 	for _, one := range sent {
-		one.body = other.Replace(one.body)
+		one.Body = other.Replace(one.Body)
 		begun := time.Now()
 		if _, err := b.controller.send(ctx, w.URL, one); err != nil {
 			return 0, err

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/odl/wire"
 )
 
 // The entries of the lists as a bare client decodes them: the leaves that the backend reads.
@@ -104,7 +106,7 @@ func (c *controller) readBare(ctx context.Context) (int, error) {
 	)
 	for name, decode := range bareReads {
 		group.Go(func() {
-			answer, err := c.send(ctx, c.URL, request{method: http.MethodGet, path: config + name})
+			answer, err := c.send(ctx, c.URL, wire.Request{Method: http.MethodGet, Path: config + name})
 			if err == nil {
 				var n int
 				n, err = decode(answer)

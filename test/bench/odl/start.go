@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl/wire"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
 )
 
@@ -74,7 +75,7 @@ func perSecond(took time.Duration) string {
 
 // learn lets a bridge write the pods through a wire, and returns the requests up to the last one
 // that writes.
-func (b *bench) learn(ctx context.Context, dir string) (sent []request, err error) {
+func (b *bench) learn(ctx context.Context, dir string) (sent []wire.Request, err error) {
 	w, err := startWire(b.controller.URL)
 	if err != nil {
 		return nil, err
@@ -84,16 +85,16 @@ func (b *bench) learn(ctx context.Context, dir string) (sent []request, err erro
 		return nil, err
 	}
 	_, err = b.timeStart(ctx, dir, w.URL, startPods)
-	sent = w.seen()
-	for len(sent) > 0 && !sent[len(sent)-1].writes() {
+	sent = w.Seen()
+	for len(sent) > 0 && !sent[len(sent)-1].Writes() {
 		sent = sent[:len(sent)-1]
 	}
 	return sent, err
 }
 
 // startRound measures the bridge and each reference once.
-func (b *bench) startRound(ctx context.Context, dir string, sent []request) (one startTimes, err error) {
-	writes := slices.DeleteFunc(slices.Clone(sent), func(q request) bool { return !q.writes() })
+func (b *bench) startRound(ctx context.Context, dir string, sent []wire.Request) (one startTimes, err error) {
+	writes := slices.DeleteFunc(slices.Clone(sent), func(q wire.Request) bool { return !q.Writes() })
 	for _, turn := range []struct {
 		took *time.Duration
 		do   func() (time.Duration, error)
@@ -114,17 +115,17 @@ func (b *bench) startRound(ctx context.Context, dir string, sent []request) (one
 }
 
 // ownPuts returns the requests that put the pods to OpenDaylight's own COE northbound.
-func ownPuts() []request {
-	all := make([]request, startPods)
+func ownPuts() []wire.Request {
+	all := make([]wire.Request, startPods)
 	for i := range all {
-		all[i] = request{method: http.MethodPut, path: config + startCluster.PodPath(i), body: startCluster.PodsBody(i, i+1)}
+		all[i] = wire.Request{Method: http.MethodPut, Path: config + startCluster.PodPath(i), Body: startCluster.PodsBody(i, i+1)}
 	}
 	return all
 }
 
 // replay sends the recorded requests, and returns the total duration. It sends a request when all
 // requests are answered whose answers preceded it in the recording.
-func (c *controller) replay(ctx context.Context, seen []request) (time.Duration, error) {
+func (c *controller) replay(ctx context.Context, seen []wire.Request) (time.Duration, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	answered := make([]chan struct{}, len(seen))
@@ -137,13 +138,13 @@ func (c *controller) replay(ctx context.Context, seen []request) (time.Duration,
 		group.Go(func() {
 			defer close(answered[i])
 			for j := range i {
-				if seen[j].answered.Before(q.begun) {
+				if seen[j].Answered.Before(q.Begun) {
 					<-answered[j]
 				}
 			}
 			_, err := c.send(ctx, c.URL, q)
 			var status *statusError
-			if err != nil && (!errors.As(err, &status) || status.status != q.status) {
+			if err != nil && (!errors.As(err, &status) || status.status != q.Status) {
 				cancel(err)
 			}
 		})
@@ -153,7 +154,7 @@ func (c *controller) replay(ctx context.Context, seen []request) (time.Duration,
 }
 
 // sendAll sends requests in their order, some at the same time, and returns the total duration.
-func (c *controller) sendAll(ctx context.Context, all []request, some int) (time.Duration, error) {
+func (c *controller) sendAll(ctx context.Context, all []wire.Request, some int) (time.Duration, error) {
 	var (
 		next  atomic.Int64
 		group sync.WaitGroup

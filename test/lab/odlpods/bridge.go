@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -57,7 +56,7 @@ func (l *Lab) reach(backends []string) (flags []string) {
 		flags = append(flags, "--ovn-nb", l.NB.Remote)
 	}
 	if slices.Contains(backends, OpenDaylight) {
-		flags = append(flags, "--odl-url", l.ofMembers(func(c *odl.Controller) string { return c.Inside }), "--odl-auth-file", l.users.controller())
+		flags = append(flags, "--odl-url", l.ofMembers(l.url), "--odl-auth-file", l.users.controller())
 	}
 	return flags
 }

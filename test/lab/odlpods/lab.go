@@ -20,6 +20,8 @@ type Config struct {
 	Controller *odl.Controller
 	// Others are the other members of the controller's cluster.
 	Others []*odl.Controller
+	// Reach returns the URL at which the bridge reaches a member; nil: its Inside.
+	Reach func(*odl.Controller) string
 	// Bin is the directory with coe-bridge and coe-cni.
 	Bin string
 	// CallDeadline is the deadline of the agents' calls.
@@ -36,6 +38,7 @@ type Lab struct {
 
 	// members are the controller and the other members of its cluster.
 	members  []*odl.Controller
+	url      func(*odl.Controller) string // at which the bridge reaches a member
 	bin      string
 	deadline time.Duration
 	users    users
@@ -62,7 +65,10 @@ func Start(ctx context.Context, cfg Config) (*Lab, error) {
 func New(ctx context.Context, cfg Config) (*Lab, error) {
 	l := &Lab{
 		Lab: cfg.Controller.Lab, Controller: cfg.Controller, Agents: map[string]*ovnhost.Process{}, deadline: cfg.CallDeadline,
-		members: append([]*odl.Controller{cfg.Controller}, cfg.Others...),
+		members: append([]*odl.Controller{cfg.Controller}, cfg.Others...), url: cfg.Reach,
+	}
+	if l.url == nil {
+		l.url = func(c *odl.Controller) string { return c.Inside }
 	}
 	var err error
 	if l.bin, err = filepath.Abs(cfg.Bin); err != nil {
