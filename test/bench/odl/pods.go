@@ -17,7 +17,7 @@ import (
 const (
 	podRounds = 10
 	podRatio  = 1.3
-	// callDeadline bounds an ADD of a pod, and the wait for a port of a script.
+	// callDeadline bounds an ADD of a pod, and of a port of a script.
 	callDeadline = time.Minute
 	// podTimeout bounds the time until a pod is answered.
 	podTimeout = 5 * time.Minute
@@ -125,30 +125,13 @@ func (h *hosts) pod(ctx context.Context) (took time.Duration, remove func() erro
 	}, err
 }
 
-// port is pod for a port whose entries a script writes to a member. A port that is not answered is replaced, as a runtime calls the plugin
-// again for a pod.
+// port is pod for a port whose entries a script writes to a member.
 func (h *hosts) port(ctx context.Context, to *realodl.Controller) (took time.Duration, remove func() error, err error) {
 	ctx, cancel := context.WithTimeout(ctx, podTimeout)
 	defer cancel()
 	begun := time.Now()
-	for {
-		p, err := h.plugPort(ctx, to)
-		remove = func() error { return h.script.Unplug(context.Background(), to, p) }
-		if err == nil || ctx.Err() != nil {
-			return time.Since(begun), remove, err
-		}
-		h.Say("a port of a script: %v", err)
-		if err := remove(); err != nil {
-			return 0, nil, err
-		}
-	}
-}
-
-func (h *hosts) plugPort(ctx context.Context, to *realodl.Controller) (odlpods.ScriptPort, error) {
-	ctx, cancel := context.WithTimeout(ctx, callDeadline)
-	defer cancel()
-	p, _, err := h.script.Plug(ctx, to)
-	return p, err
+	p, _, err := h.script.Retry(ctx, to, func(err error) { h.Say("a port of a script: %v", err) })
+	return time.Since(begun), func() error { return h.script.Unplug(context.Background(), to, p) }, err
 }
 
 // measurePods plugs pods in on a host, one after the other. They alternate with ports whose entries a script writes.

@@ -71,6 +71,27 @@ func (s *Script) Plug(ctx context.Context, c *odl.Controller) (p ScriptPort, acc
 	return p, accepted, s.lab.Answered(ctx, p.name(), s.pinged.address())
 }
 
+// Retry is Plug. It replaces a port that is not answered before the deadline of a call, as a runtime calls the plugin again for a pod:
+// OpenDaylight can lose a new port of a switch. It calls failed with the error of each port, until ctx ends.
+func (s *Script) Retry(ctx context.Context, c *odl.Controller, failed func(error)) (p ScriptPort, accepted time.Time, err error) {
+	for {
+		p, accepted, err = s.plugInTime(ctx, c)
+		if err == nil || ctx.Err() != nil {
+			return p, accepted, err
+		}
+		failed(err)
+		if err := s.Unplug(ctx, c, p); err != nil {
+			return p, accepted, err
+		}
+	}
+}
+
+func (s *Script) plugInTime(ctx context.Context, c *odl.Controller) (ScriptPort, time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.lab.deadline)
+	defer cancel()
+	return s.Plug(ctx, c)
+}
+
 func (s *Script) write(ctx context.Context, c *odl.Controller, p ScriptPort) error {
 	if err := s.addLinks(ctx, p); err != nil {
 		return err
