@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"regexp"
@@ -17,7 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
+	"github.com/coe-bridge/coe-bridge/test/lab/odl/wire"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 const (
@@ -27,6 +30,8 @@ const (
 	afterFault = 4 * time.Minute
 	// longestGap is the longest time for which pods that run may lose packets while members come and go.
 	longestGap = 10 * time.Second
+	// firstWire is the port of the wire in front of the first member.
+	firstWire = 8191
 	// frozenFor is the time for which a member is frozen.
 	frozenFor = time.Minute
 )
@@ -36,10 +41,40 @@ type world struct {
 	t       *testing.T
 	lab     *odlpods.Lab
 	members []*odl.Controller
-	away    *odl.Controller // the member that is frozen; nil if none is
+	wires   map[*odl.Controller]*wire.Wire // between the bridge and each member
+	counted time.Time                      // until when the writes of the bridge are counted
+	away    *odl.Controller                // the member that is out of the cluster; nil if none is
 	pods    []odlpods.Plugged
-	count   int // of all pods
+	names   []string // of all pods
 	script  *odlpods.Script
+}
+
+// newWorld starts a cluster and a bridge that reaches each member by a wire.
+func newWorld(t *testing.T) *world {
+	odl.SkipUnlessAsked(t)
+	bin := odlpods.Programs(t)
+	begun := time.Now()
+	w := &world{t: t, members: odl.Members(t, odl.Oxygen, "host1", "host2"), wires: map[*odl.Controller]*wire.Wire{}, counted: begun}
+	t.Logf("three members are ready after %s", time.Since(begun).Round(time.Second))
+	urls := map[*odl.Controller]string{}
+	for i, c := range w.members {
+		port := uint16(firstWire + i)
+		urls[c] = fmt.Sprintf("http://%s:%d", ovnhost.Central, port)
+		w.wires[c] = wire.New(c.Inside, &http.Transport{
+			DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+				return c.Lab.Dial(ctx, ovnhost.CentralNamespace, network, address)
+			},
+		})
+		t.Cleanup(w.wires[c].Close)
+		require.NoError(t, c.Lab.Serve(ovnhost.CentralNamespace, port, w.wires[c]))
+	}
+	var err error
+	w.lab, err = odlpods.Start(t.Context(), odlpods.Config{
+		Controller: w.members[0], Others: w.members[1:], Bin: bin, CallDeadline: callDeadline,
+		Reach: func(c *odl.Controller) string { return urls[c] },
+	})
+	require.NoError(t, err)
+	return w
 }
 
 // step runs a part of the test. It needs the earlier parts.
@@ -53,8 +88,10 @@ func (w *world) step(name string, do func()) {
 }
 
 func (w *world) newPod(namespace, host string) odlpods.Pod {
-	w.count++
-	return odlpods.Pod{Namespace: namespace, Name: "pod" + strconv.Itoa(w.count), Host: host, UID: fmt.Sprintf("c1000000-c0e0-4000-8000-%012d", w.count)}
+	n := len(w.names) + 1
+	p := odlpods.Pod{Namespace: namespace, Name: "pod" + strconv.Itoa(n), Host: host, UID: fmt.Sprintf("c1000000-c0e0-4000-8000-%012d", n)}
+	w.names = append(w.names, p.String())
+	return p
 }
 
 func (w *world) await(what string, f func(context.Context) error) {
@@ -103,7 +140,7 @@ func (w *world) requireAll() {
 		}
 		return err
 	})
-	w.await("nothing is doubled", func(ctx context.Context) error { return w.hasOnly(ctx) })
+	w.await("nothing is doubled", w.hasOnly)
 }
 
 // requireWhole requires that each switch is connected to all members, and what requireAll does.
@@ -130,7 +167,7 @@ var resident = regexp.MustCompile(`(?m)^VmRSS.*$`)
 // an answer comes at least once in a time.
 func (w *world) flow(most time.Duration, do func()) {
 	w.t.Helper()
-	pings, err := w.lab.StartPings(w.t.Context(), "flow"+strconv.Itoa(w.count), w.pods[0].Pod, w.pods[1].Address)
+	pings, err := w.lab.StartPings(w.t.Context(), "flow"+strconv.Itoa(len(w.names)), w.pods[0].Pod, w.pods[1].Address)
 	require.NoError(w.t, err)
 	do()
 	got, err := pings.End()
@@ -144,6 +181,37 @@ func (w *world) leader() *odl.Controller {
 	leader, err := odl.Leader(w.members, odl.ConfigShard)
 	require.NoError(w.t, err)
 	return leader
+}
+
+// neither returns a member that is none of two.
+func (w *world) neither(one, two *odl.Controller) *odl.Controller {
+	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { return c != one && c != two })]
+}
+
+// useFollower makes the bridge use a follower, and returns that: the wires of the other members are cut until it does.
+func (w *world) useFollower() *odl.Controller {
+	w.t.Helper()
+	leader := w.leader()
+	follower := w.neither(leader, leader)
+	cut := func(cut bool) {
+		for c, between := range w.wires {
+			if c != follower {
+				between.Cut(cut)
+			}
+		}
+	}
+	cut(true)
+	defer cut(false)
+	before := len(w.wires[follower].Seen())
+	w.await("the bridge uses a follower", func(context.Context) error {
+		if len(w.wires[follower].Seen()) == before {
+			return errors.New("it does not ask " + follower.Name())
+		}
+		return nil
+	})
+	w.requireAll()
+	w.t.Logf("the bridge uses %s, and %s leads", follower.Name(), leader.Name())
+	return follower
 }
 
 // logMemory logs the memory that each member occupies.
@@ -194,8 +262,10 @@ func (w *world) startScript() (await func()) {
 	t.Cleanup(func() { <-done })
 	go func() {
 		defer close(done)
+		ctx, cancel := context.WithTimeout(t.Context(), afterFault)
+		defer cancel()
 		var accepted time.Time
-		if port, accepted, err = w.script.Plug(t.Context(), c); err != nil {
+		if port, accepted, err = w.script.Retry(ctx, c, func(err error) { t.Log("a port of a script:", err) }); err != nil {
 			return
 		}
 		t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
