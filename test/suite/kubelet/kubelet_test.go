@@ -27,9 +27,13 @@ func TestCluster(t *testing.T) {
 	startCluster(t).scenarios(t, onOVN)
 }
 
-// TestOnRealOpenDaylight runs the scenarios for OpenDaylight on nodes that a real OpenDaylight connects.
+// TestOnRealOpenDaylight runs the scenarios for OpenDaylight on nodes that a real OpenDaylight of each release connects.
 func TestOnRealOpenDaylight(t *testing.T) {
-	inNamespace(t, kubelab.OnOpenDaylight(t, odl.Oxygen, "n1", "n2")).scenarios(t, onOpenDaylight)
+	for _, release := range odl.Releases() {
+		t.Run(string(release), func(t *testing.T) {
+			inNamespace(t, kubelab.OnOpenDaylight(t, release, "n1", "n2")).scenarios(t, onOpenDaylight)
+		})
+	}
 }
 
 // backends are backends on which a scenario makes sense.
@@ -66,8 +70,8 @@ func (c *cluster) all() []scenario {
 		{"the controller is frozen for a minute", onBoth, c.testFrozen},
 		{"the controller is killed", onBoth, c.testKilled},
 		{"the datastore is lost", onOpenDaylight, c.testDatastoreLost}, // of OVN: test/suite/ovncluster
-		{"a node is rebooted", onOVN, c.testReboot},
-		{"all machines are rebooted", onOVN, c.testRebootAll},
+		{"a node is rebooted", onBoth, c.testReboot},
+		{"all machines are rebooted", onBoth, c.testRebootAll},
 		{"100 pods at once", onOVN, c.testMany},
 		{"Multus", onOVN, c.testMultus},
 		{"the agent needs its capabilities", onOVN, c.testCapabilities},
@@ -294,25 +298,36 @@ func (c *cluster) testKilledInAdd(t *testing.T, argv ...string) {
 }
 
 // The daemons of Open vSwitch and OVN are restarted. The traffic of existing pods works, and new pods
-// are plugged in.
+// are plugged in soon afterwards.
 func (c *cluster) testSwitch(t *testing.T) {
 	old, far := newPod("old", "n1"), newPod("far", "n2")
 	c.create(t, old, far)
 	places := c.ready(t, old, far)
+	without := c.comesAndGoes(t, places)
 	for _, p := range c.OVN.Host("n1").Processes() {
 		require.NoError(t, p.Restart(t.Context()))
 		over := time.Now()
 		reach(t, places[1], places[0])
 		reach(t, c.Node("n1").Place(), places[0], places[1])
 		running := time.Since(over)
-		another := newPod("another", "n1")
-		c.create(t, another)
-		reach(t, c.ready(t, another)[0], places...)
-		t.Logf("%s is back: pods are answered after %.1f s, a new pod after %.1f s", p.Name, running.Seconds(), time.Since(over).Seconds())
-		c.delete(t, another)
-		eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "another") })
+		took := running + c.comesAndGoes(t, places)
+		t.Logf("%s is back: pods are answered after %.1f s", p.Name, running.Seconds())
+		inTime(t, took, without)
 	}
 	c.delete(t, old, far)
+}
+
+// comesAndGoes creates a pod that reaches others, and deletes it. It returns how long the pod took until it was ready and answered.
+func (c *cluster) comesAndGoes(t *testing.T, others []kubelab.Place) time.Duration {
+	t.Helper()
+	begun := time.Now()
+	another := newPod("another", "n1")
+	c.create(t, another)
+	reach(t, c.ready(t, another)[0], others...)
+	took := time.Since(begun)
+	c.delete(t, another)
+	eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "another") })
+	return took
 }
 
 // A pod finds a service by its name, with the name server of the cluster, and without a wait for a second request.
