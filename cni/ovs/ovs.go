@@ -71,7 +71,8 @@ type Switch struct {
 	failure error         // the reason if current is nil
 	rows    notifier
 
-	steady steadiness
+	steady  steadiness
+	numbers numbers
 }
 
 // New returns a Switch.

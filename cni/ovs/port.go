@@ -228,7 +228,15 @@ func (s *Switch) Add(ctx context.Context, p Port) error {
 
 // add adds a port with external_ids.
 func (s *Switch) add(ctx context.Context, one *session, name string, ids map[string]string) error {
-	ops, err := one.additions(s.cfg.Bridge, name, ids)
+	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: ids}
+	if s.cfg.Controller == OpenDaylight {
+		number, err := s.numbers.next(one, name)
+		if err != nil {
+			return fmt.Errorf("choose the number of port %s: %w", name, err)
+		}
+		iface.OfportRequest = &number
+	}
+	ops, err := one.additions(s.cfg.Bridge, iface)
 	if err != nil {
 		return fmt.Errorf("add port %s: %w", name, err)
 	}
@@ -244,9 +252,8 @@ func (s *Switch) add(ctx context.Context, one *session, name string, ids map[str
 	return nil
 }
 
-func (o *session) additions(bridge, name string, ids map[string]string) ([]ovsdb.Operation, error) {
-	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: ids}
-	port := &vswitch.Port{UUID: "port", Name: name, Interfaces: []string{iface.UUID}}
+func (o *session) additions(bridge string, iface *vswitch.Interface) ([]ovsdb.Operation, error) {
+	port := &vswitch.Port{UUID: "port", Name: iface.Name, Interfaces: []string{iface.UUID}}
 	ops, err := o.client.Create(iface)
 	if err != nil {
 		return nil, err
@@ -285,6 +292,11 @@ func (s *Switch) Delete(ctx context.Context, name string, of Attachment) error {
 // remove removes a port of ours. It uses the local copy if the server still agrees.
 // Otherwise it asks the server, because the copy possibly lacks a new port.
 func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[string]string) bool) error {
+	row, err := one.iface(name)
+	if err != nil {
+		return err
+	}
+	s.numbers.keep(row)
 	if port := one.port(name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
 		return nil
 	}

@@ -60,7 +60,7 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType, &bridge.Controller, &bridge.Protocols),
 		client.WithTable(controller, &controller.Target, &controller.IsConnected),
 		client.WithTable(port, &port.Name),
-		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.Error, &iface.LinkState)))
+		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.OfportRequest, &iface.Error, &iface.LinkState)))
 	if err != nil {
 		return fmt.Errorf("monitor: %w", err)
 	}

@@ -16,10 +16,11 @@ var (
 
 // Interface defines an object in Interface table
 type Interface struct {
-	UUID        string              `ovsdb:"_uuid"`
-	Error       *string             `ovsdb:"error"`
-	ExternalIDs map[string]string   `ovsdb:"external_ids"`
-	LinkState   *InterfaceLinkState `ovsdb:"link_state" validate:"omitempty,oneof='up' 'down'"`
-	Name        string              `ovsdb:"name"`
-	Ofport      *int                `ovsdb:"ofport"`
+	UUID          string              `ovsdb:"_uuid"`
+	Error         *string             `ovsdb:"error"`
+	ExternalIDs   map[string]string   `ovsdb:"external_ids"`
+	LinkState     *InterfaceLinkState `ovsdb:"link_state" validate:"omitempty,oneof='up' 'down'"`
+	Name          string              `ovsdb:"name"`
+	Ofport        *int                `ovsdb:"ofport"`
+	OfportRequest *int                `ovsdb:"ofport_request"`
 }
