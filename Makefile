@@ -133,7 +133,7 @@ test-ovn: build
 faults: deps
 	go test -vet=off -count=1 -v -timeout 2h -parallel 3 -run TestSchedules ./mapping/backend/ovn -seeds $(or $(SEEDS),200) -within 10s
 
-# test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; half an hour). With WATCHER=PROGRAM
+# test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; an hour or two). With WATCHER=PROGRAM
 # OpenDaylight's own Kubernetes watcher is tested too: docs/opendaylight.md builds it
 test-odl: deps odl
 	$(ON_ODL) ./test/lab/odl ./test/lab/story ./mapping/backend/odl ./test/lab/odlpods ./test/suite/odle2e ./test/suite/odlcluster ./test/suite/odldiff ./test/suite/kubelet ./test/suite/csit
