@@ -17,10 +17,18 @@ ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealO
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
 # need nothing: test-race runs them.
 # Packages that take long come first.
-PLAIN      := ./cni/agent ./test/suite/kubelet ./test/suite/replicas ./test/suite/ansible ./test/suite/deploy ./test/suite/policies \
-	./test/suite/csit ./test/suite/ovncluster ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... ./mapping/policy/...
+PLAIN      := ./test/suite/kubelet ./cni/agent ./test/suite/ansible ./test/suite/replicas ./test/suite/deploy ./cni/nodeports \
+	./test/suite/ovncluster ./test/suite/policies ./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... \
+	./mapping ./mapping/policy/... ./restconf/document ./restconf/openapi ./dhcppool
 # Those of the other packages that take long.
-LONG       := ./test/suite/kubernetes ./mapping/backend/ovn ./mapping/backend/odl
+LONG       := ./mapping/backend/ovn ./test/suite/kubernetes ./mapping/backend/odl ./restconf ./cmd/coe-bridge ./test/suite/e2e ./test/suite/hostile
+# For these tests of the other packages the same is true, or tests beside them run the same code with the race detector, which
+# makes most of them many times as long. TestSchedules resets connections while libovsdb 0.8.1 makes them, which races in there (Connect adds to a WaitGroup while the end of the connection waits for it),
+# and TestServerThatDoesNotRead gets an answer after its deadline, which races there too.
+PLAIN_IN   := ./test/suite/kubernetes ./mapping/backend/ovn ./test/suite/e2e ./cmd/coe-bridge ./restconf ./cni/nic ./cni/ovs
+NO_RACE    := Storms OutagesOfLayoutNode \w*Traffic\w* NamespacesOnOneSwitch LocalnetChanges Renewal LateChassis PolicyLog ReadOrder LeftBinding \
+	BindingOfNoPod Schedules Access OpenAPI\w* HostileBodies InsertAndPoint PostOfManyToMany Killed BootInTheMiddle ServerThatDoesNotRead
+NO_RACE    := ^Test($(shell echo '$(NO_RACE)' | tr ' ' '|'))$$
 TEST_DEMO  := go run ./test/demo/ovn up --listen 127.0.0.1:18181 && go run ./test/demo/ovn down
 export CGO_ENABLED = 0
 export GOFLAGS = -trimpath -buildvcs=false
@@ -103,12 +111,9 @@ test: deps kube odl ovn ## run all tests on real programs, except those of make 
 	$(MAKE) -j2 test-race test-plain
 
 # Most tests wait for other programs, so two packages of each of test-race and test-plain run at a time. make check
-# vets them. TestSchedules resets connections while libovsdb 0.8.1 makes them, which races in there (Connect adds to a WaitGroup
-# while the end of the connection waits for it), and TestServerThatDoesNotRead gets an answer after its deadline, which races there too:
-# test-plain runs both. OpenDaylight comes last: its tests failed twice
-# while the machine compiled the other tests.
+# vets them. OpenDaylight comes last: its tests failed twice while the machine compiled the other tests.
 test-race:
-	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -p 2 -skip '^(TestSchedules|TestServerThatDoesNotRead)$$' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
+	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -p 2 -skip '$(NO_RACE)' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
 	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -short ./cni/agent
 	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -run InProcess ./cni/agent
 
@@ -116,7 +121,8 @@ test-plain:
 	$(MAKE) test-ovn OVN=25.03
 	$(TEST_DEMO)
 	$(GO_TEST) -vet=off -p 2 -skip 'InProcess$$' $(PLAIN)
-	$(GO_TEST) -vet=off -p 2 -run 'Conformance|^TestSchedules$$|^TestServerThatDoesNotRead$$' ./mapping/backend/odl ./mapping/backend/ovn ./mapping/backend/memory ./cni/ovs
+	$(GO_TEST) -vet=off -p 2 -run '$(NO_RACE)' $(PLAIN_IN)
+	$(GO_TEST) -vet=off -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/memory
 	$(MAKE) test-oxygen
 
 test-oxygen:
@@ -151,6 +157,10 @@ conformance: deps kube build
 # fuzz: run every fuzz target for a fixed number of inputs
 fuzz:
 	.ci/fuzz
+
+# fuzz-build: build the programs of the fuzz targets into the folder FUZZ_PROGRAMS, where make fuzz finds them
+fuzz-build:
+	.ci/fuzz build
 
 check: lint ## check format, vet and lint
 	@test -z "$$(gofmt -l .)" || { gofmt -l .; echo "run gofmt on these"; exit 1; }
@@ -198,4 +208,4 @@ bench-odl: deps kube odl
 	go run ./test/bench/odl
 	go run ./test/bench/edge -only clusterip
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz fuzz-build bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean
