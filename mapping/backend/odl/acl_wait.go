@@ -37,6 +37,31 @@ func (w *write) awaitKnown(ctx context.Context, all []*codec.Operation) error {
 	})
 }
 
+// createLists creates access lists. Aclservice gives an interface the rules of a list when it gets the list, or when the list gets a
+// rule. So if interfaces name a list that does not exist, because an external writer has deleted it, createLists creates it without
+// rules, and adds them when aclservice knows it.
+func (w *write) createLists(ctx context.Context, all []*codec.Operation) error {
+	create := make([]*codec.Operation, len(all))
+	var named []*codec.Operation
+	w.mu.Lock()
+	for i, o := range all {
+		if create[i] = o; !w.mirror.Named(o) {
+			continue
+		}
+		empty, full := *o, *o
+		empty.Entry, full.There = codec.WithoutRules(o.Entry), true
+		create[i], named = &empty, append(named, &full)
+	}
+	w.mu.Unlock()
+	if err := w.createAll(ctx, codec.AccessLists, create); err != nil {
+		return err
+	}
+	if err := w.awaitKnown(ctx, create); err != nil {
+		return err
+	}
+	return w.change(ctx, codec.AccessLists, named)
+}
+
 // tagged returns the lists that have a tag.
 func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
 	separator := "/"

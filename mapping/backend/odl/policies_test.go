@@ -1,6 +1,9 @@
 package odl_test
 
 import (
+	"bytes"
+	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -129,6 +132,41 @@ func TestOpenListIsRestored(t *testing.T) {
 			require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
 			require.Equal(t, whole, f.Entry(lists, "acl", open))
 		})
+	}
+}
+
+// TestRulesOfDeletedLists: aclservice adds a rule of a list to the interfaces with the list when the list gets the rule, not when it gets the
+// list. So a list that an external writer has deleted is created without rules, and gets them afterwards. A new list has its rules at once.
+func TestRulesOfDeletedLists(t *testing.T) {
+	const lists = "ietf-access-control-list:access-lists"
+	want, list := withPolicies()
+	group, open := netvirtjson.GroupID(netvirt.RemoteGroup{Name: "peers:1"}.Key()), netvirtjson.GroupID(netvirt.ACL{Name: "open:egress"}.Key())
+	want.Add(netvirt.InterfaceACL{Interface: "web:pod-1", Namespace: "web", SecurityGroups: "web:isolated,web:pods:1", RemoteGroups: "peers:1"})
+	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
+		for _, id := range []string{list, group, open} {
+			b, f := start(t, release)
+			var mu sync.Mutex // requests arrive at the same time
+			var wrote []string
+			f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+				body, err := io.ReadAll(r.Body)
+				assert.NoError(t, err)
+				r.Body = io.NopCloser(bytes.NewReader(body))
+				if bytes.Contains(body, []byte(`"acl-name":"`+id+`"`)) {
+					mu.Lock()
+					defer mu.Unlock()
+					wrote = append(wrote, fmt.Sprint(r.Method, bytes.Contains(body, []byte("rule-name"))))
+				}
+				return false
+			})
+			write(t, b, want)
+			require.Equal(t, []string{"POSTtrue"}, wrote)
+			whole := f.Entry(lists, "acl", id)
+			wrote = nil
+			f.Remove(lists, "acl", id)
+			write(t, b, want)
+			require.Equal(t, []string{"POSTfalse", "PUTtrue"}, wrote)
+			require.Equal(t, whole, f.Entry(lists, "acl", id))
+		}
 	}
 }
 

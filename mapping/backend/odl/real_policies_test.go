@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -77,6 +78,41 @@ func realPolicies(t *testing.T, c *realodl.Controller) {
 	w.passes(w.d, "80")
 	w.passes(w.e, "81")
 	write(t, w.b, netvirt.Model{})
+}
+
+// accessLists is the path of the access lists of a type, which is the first part of their key.
+const accessLists = "/restconf/config/ietf-access-control-list:access-lists/acl/ietf-access-control-list:ipv4-acl/"
+
+// realDeletedList tests with packets that an access list that an external writer deletes is in force again on Neon, and that its rule can be
+// changed afterwards. On Oxygen the changed rule has no effect (decision 46).
+func realDeletedList(t *testing.T, c *realodl.Controller) {
+	requireIdle(t, c)
+	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: podsOf("web", "shop")}
+	podOn(w.model, "web", "pod-2", 0, 3)
+	write(t, w.b, w.model)
+	w.a, w.d, w.e = plugIn(t, c, w.model, "web:pod-1"), plugIn(t, c, w.model, "web:pod-2"), plugIn(t, c, w.model, "shop:pod-1")
+	w.to = w.a.address
+	w.isolate("web", netvirt.IPv4)
+	changed := watch(t, w.b)
+	status, answer, err := c.Request(t.Context(), http.MethodDelete, accessLists+netvirtjson.GroupID(netvirt.ACL{Name: "web:pods"}.Key()), "")
+	require.NoError(t, err)
+	require.Less(t, status, 300, "%s", answer)
+	told(t, changed)
+	heal(t, w.b, w.model)
+	w.works("80")
+	w.rule("tcp:8000")
+	w.works("8000")
+	write(t, w.b, netvirt.Model{})
+}
+
+// works waits until the second pod reaches a port of the first pod, and no other port, the third pod reaches none, and the first pod reaches
+// the third one. Each connection is a new one.
+func (w *policed) works(port string) {
+	w.t.Helper()
+	w.passes(w.d, port)
+	w.fails(w.d, "81")
+	w.fails(w.e, port)
+	requireReach(w.t, w.c, w.a, w.e)
 }
 
 // realIPv6Policies tests with packets what ACLs do for IPv6, between pods of an elan-instance that have addresses

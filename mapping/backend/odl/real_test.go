@@ -22,6 +22,9 @@ func TestRealOpenDaylight(t *testing.T) {
 			c := realodl.ForTest(t, release, "host1")
 			t.Run("plugged in", func(t *testing.T) { realPlugged(t, c) })
 			t.Run("policies", func(t *testing.T) { realPolicies(t, c) })
+			if release == realodl.Neon {
+				t.Run("an access list is deleted", func(t *testing.T) { realDeletedList(t, c) })
+			}
 			t.Run("policies of IPv6", func(t *testing.T) { realIPv6Policies(t, c) })
 			for _, dialect := range []string{"", "rfc8040-" + string(release)} {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })

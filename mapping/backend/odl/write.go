@@ -108,14 +108,18 @@ func (w *write) list(ctx context.Context, l int, all []*codec.Operation) error {
 	if err := w.change(ctx, l, change); err != nil {
 		return err
 	}
-	batches := w.batches(l, create)
-	err = together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
+	if l == codec.AccessLists {
+		return w.createLists(ctx, create)
+	}
+	return w.createAll(ctx, l, create)
+}
+
+// createAll creates entries in batches.
+func (w *write) createAll(ctx context.Context, l int, all []*codec.Operation) error {
+	batches := w.batches(l, all)
+	return together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
 	})
-	if err != nil || l != codec.AccessLists {
-		return err
-	}
-	return w.awaitKnown(ctx, create)
 }
 
 // prepared postpones the changes and creations that have to wait, and returns the others.

@@ -82,6 +82,12 @@ func (e *accessList) Own() Entry {
 	return &o
 }
 
+// WithoutRules returns an access list that has no rules yet.
+func WithoutRules(e Entry) Entry {
+	l := e.(*accessList)
+	return &accessList{Name: l.Name, Type: l.Type}
+}
+
 // Keep also keeps the rules that Netvirt has to delete.
 func (e *accessList) Keep(there Entry) {
 	t := there.(*accessList)

@@ -81,6 +81,16 @@ func (m *Mirror) use(u Unit, was, now Entry) {
 	}
 }
 
+// Named reports whether an interface in the datastore names the access list of an operation.
+func (m *Mirror) Named(o *Operation) bool {
+	for u := range m.users[o.of] {
+		if u.Kind == netvirt.KindInterface {
+			return true
+		}
+	}
+	return false
+}
+
 // Learn records what changes of an ACL, a RemoteGroup or a NodeNetwork.
 func (m *Mirror) Learn(c netvirt.Change) {
 	switch o := c.Object().(type) {
