@@ -4,12 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -108,85 +103,35 @@ func (s *sandbox) look() links.Link {
 	return is
 }
 
-// dhcpClient is a DHCP client on the link of a pod: udhcpc of BusyBox.
+// dhcpClient is a DHCP client on the link of a pod.
 type dhcpClient struct {
-	pod         *sandbox
-	script, out string
+	*ovnhost.DHCPClient
+	pod *sandbox
 }
 
-// applies configures the link with what the client got. A client that knows classless routes ignores the router.
-const applies = `#!/bin/busybox sh
-env > %[1]s.new
-echo event=$1 >> %[1]s.new
-mv %[1]s.new %[1]s
-case $1 in
-bound|renew)
-	ip addr replace $ip/$mask dev eth0
-	ip link set eth0 mtu $mtu
-	set -- $staticroutes
-	while [ $# -gt 1 ]; do
-		if [ $2 = 0.0.0.0 ]; then ip route replace $1 dev eth0; else ip route replace $1 via $2 dev eth0; fi
-		shift 2
-	done
-esac
-`
-
 func (s *sandbox) dhcpClient() *dhcpClient {
-	dir := s.w.t.TempDir()
-	c := &dhcpClient{pod: s, script: filepath.Join(dir, "script"), out: filepath.Join(dir, "out")}
-	require.NoError(s.w.t, os.WriteFile(c.script, fmt.Appendf(nil, applies, c.out), 0o700))
-	return c
+	client, err := s.w.lab.NewDHCPClient(s.inLab(), s.w.t.TempDir())
+	require.NoError(s.w.t, err)
+	return &dhcpClient{client, s}
 }
 
 // run removes the addresses of the link, and asks for an address.
-func (c *dhcpClient) run(options ...string) error {
-	t, lab := c.pod.w.t, c.pod.w.lab
-	_, err := lab.Exec(t.Context(), c.pod.inLab(), "ip", "-4", "addr", "flush", "dev", "eth0")
-	require.NoError(t, err)
-	_, err = lab.Exec(t.Context(), c.pod.inLab(), c.argv(options...)...)
-	return err
-}
+func (c *dhcpClient) run(options ...string) error { return c.Run(c.pod.w.t.Context(), options...) }
 
-func (c *dhcpClient) argv(options ...string) []string {
-	return append([]string{"busybox", "udhcpc", "-f", "-i", "eth0", "-s", c.script, "-O", "staticroutes", "-O", "mtu"}, options...)
-}
-
-// renews runs the client until it has renewed its lease, for which it asks the server alone.
+// renews runs the client until it has renewed its lease. Nobody answers ARP requests for the gateway.
 func (c *dhcpClient) renews() {
-	t, lab := c.pod.w.t, c.pod.w.lab
+	t := c.pod.w.t
 	t.Helper()
-	_, err := lab.Exec(t.Context(), c.pod.inLab(), "ip", "neigh", "replace", "10.42.0.1", "lladdr", "0a:58:0a:2a:00:01", "dev", "eth0")
+	_, err := c.pod.w.lab.Exec(t.Context(), c.pod.inLab(), "ip", "neigh", "replace", "10.42.0.1", "lladdr", "0a:58:0a:2a:00:01", "dev", "eth0")
 	require.NoError(t, err)
-	require.NoError(t, os.Remove(c.out))
-	is := func(event string) func(context.Context) error {
-		return func(context.Context) error {
-			if is := c.got()["event"]; is != event {
-				return fmt.Errorf("the last event is %q, want %s", is, event)
-			}
-			return nil
-		}
-	}
-	running, err := lab.Launch(t.Context(), ovnhost.Command{Name: "udhcpc", Pod: c.pod.inLab(), Argv: c.argv(), Ready: is("bound")})
-	require.NoError(t, err)
-	pid, err := running.PID()
-	require.NoError(t, err)
-	require.NoError(t, syscall.Kill(pid, syscall.SIGUSR1))
-	await(t, "the client renews its lease", func() error { return is("renew")(t.Context()) })
-	require.NoError(t, running.Kill())
+	require.NoError(t, c.Renew(t.Context()))
 }
 
-// got returns what the client got last, and the last event.
+// got returns what the client got last.
 func (c *dhcpClient) got() map[string]string {
-	text, err := os.ReadFile(c.out)
-	if !errors.Is(err, fs.ErrNotExist) {
-		require.NoError(c.pod.w.t, err)
-	}
-	all := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		all[name] = value
-	}
-	return all
+	got, err := c.Got()
+	require.NoError(c.pod.w.t, err)
+	return got
 }
 
 // awaitLease waits until the client gets these values.

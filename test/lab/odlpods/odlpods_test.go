@@ -38,6 +38,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("nodes and pods reach each other", w.testNodes)
 			w.step("pods and nodes use services", w.testServices)
 			w.step("pods reach what is outside", w.testWayOut)
+			w.step("pods configure their links by DHCP", w.testDHCP)
 			w.step("the first pod of a namespace loses no packet", w.testFirstPods)
 			w.step("a pod follows the last pod of its namespace", w.testLastPods)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
