@@ -3,6 +3,8 @@ package agent_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // TestFailureAfterEveryStepInProcess makes ADD and DEL fail after each step, as if the caller was killed.
@@ -70,6 +74,47 @@ func TestPodDeletedDuringADDInProcess(t *testing.T) {
 	require.NotNil(t, err)
 	require.EqualValues(t, types.ErrTryAgainLater, err.Code)
 	require.Equal(t, "pod web/front was deleted or replaced during the ADD", err.Msg)
+	require.NoError(t, w.left("host1", a.dir).is(0))
+	p.nothingIn()
+}
+
+// TestPhysicalNetworkDuringADDInProcess replaces a pod whose ADD has its record, but not its port yet. Now it has an address of a physical
+// network, and the node is not connected to the network. The ADD says so, and plugs nothing.
+func TestPhysicalNetworkDuringADDInProcess(t *testing.T) {
+	t.Parallel()
+	lab := ovnhost.ForTest(t, "host1")
+	w := newWorldOver(t, lab, append([]string{"--backend", "ovn", "--ovn-nb", lab.NB.Remote}, physicalNetworks...)...)
+	w.deadline = patient
+	a := w.inProcess("host1", w.bridge.Bridge().URL(), ovs.OVN)
+	p := w.pod("host1", 1, "flat", "front")
+	var before, after []*uplink.Record
+	a.steps.after(1, func() {
+		before = slices.Collect(maps.Values(a.uplink.Records()))
+		w.delete(1)
+		await(t, "the pod is gone, and its address", func() error {
+			var leases struct {
+				Leases []any `json:"lease"`
+			}
+			w.bridge.Bridge().Get("operational/coe-status:leases", &leases)
+			if n, m := a.uplink.Count(), len(leases.Leases); n+m > 0 {
+				return fmt.Errorf("%d records and %d leases", n, m)
+			}
+			return nil
+		})
+		w.putPhysicalPool("flat")
+		w.post("host1", 1, "flat", "front")
+		await(t, "the agent has the pod", func() error {
+			if after = slices.Collect(maps.Values(a.uplink.Records())); len(after) != 1 {
+				return fmt.Errorf("%d records", len(after))
+			}
+			return nil
+		})
+	})
+	err := a.call(t.Context(), call.Add, p)
+	require.Len(t, before, 1)
+	require.Equal(t, []string{"", "cable", before[0].Port}, []string{before[0].Physical, after[0].Physical, after[0].Port})
+	require.NotNil(t, err)
+	require.ErrorContains(t, err, "is not connected to physical network cable")
 	require.NoError(t, w.left("host1", a.dir).is(0))
 	p.nothingIn()
 }

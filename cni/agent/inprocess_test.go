@@ -1,6 +1,7 @@
 package agent_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -50,7 +51,7 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 	require.NoError(t, err)
 	node := w.node(host)
 	a, err := agent.New(agent.Config{
-		Switch: sw, Uplink: up, Node: node, Dir: dir, Confirmed: controller == ovs.OpenDaylight, Flows: w.flows, Deadline: 20 * time.Second, Log: log,
+		Switch: sw, Uplink: up, Node: node, Dir: dir, Confirmed: controller == ovs.OpenDaylight, Flows: w.flows, Deadline: cmp.Or(w.deadline, 20*time.Second), Log: log,
 		Registry: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)
