@@ -333,7 +333,10 @@ func (w *world) snapshot(host string) (all []string) {
 	return all
 }
 
-// TestNodeNoLoss: nodes and pods reach each other all the time while the agent, the bridge and northd restart.
+// flowMTU is at most the MTU of pods.
+const flowMTU = 1400
+
+// TestNodeNoLoss: nodes and pods reach each other all the time, and lose no packet, while the agent, the bridge and northd restart.
 func TestNodeNoLoss(t *testing.T) {
 	w, pods := joined(t)
 	near, far := pods["host1"], pods["host2"]
@@ -342,22 +345,29 @@ func TestNodeNoLoss(t *testing.T) {
 	w.seen("host1", far.address.String(), 8080, far.name+" "+address.String())
 	w.seen("host1", "10.96.0.10", 80, far.name+" "+as.String())
 	w.seen(near.inLab(), outside, 8080, "outside "+w.address("host1"))
-	for _, way := range [][2]string{
-		{"host1", far.address.String()}, {near.inLab(), outside}, {near.inLab(), w.address("host2")}, {far.inLab(), address.String()},
-	} {
-		require.NoError(t, w.lab.Ping(t.Context(), way[0], netip.MustParseAddr(way[1])))
-		w.pinging(way[0], way[1])
+	ways := []ovnhost.Way{
+		{From: "host1", To: far.inLab(), Address: far.address},
+		{From: near.inLab(), To: "central", Address: netip.MustParseAddr(outside)},
+		{From: near.inLab(), To: "host2", Address: w.lab.Host("host2").Address},
+		{From: far.inLab(), To: "host1", Address: address},
+	}
+	for _, way := range ways {
+		require.NoError(t, w.lab.Ping(t.Context(), way.From, way.Address))
 	}
 	asked := w.asking("host1", "10.96.0.10", 80)
-	for range 2 {
-		for _, agent := range w.agents {
-			require.NoError(t, agent.Restart(t.Context()))
+	text, err := w.lab.KeepsPackets(t.Context(), []string{"host1", "host2"}, flowMTU, ways, func() {
+		for range 2 {
+			for _, agent := range w.agents {
+				require.NoError(t, agent.Restart(t.Context()))
+			}
+			w.bridge.Kill()
+			w.startBridge()
+			require.NoError(t, w.lab.Northd.Restart(t.Context()))
+			require.NoError(t, w.lab.Sync(t.Context()))
 		}
-		w.bridge.Kill()
-		w.startBridge()
-		require.NoError(t, w.lab.Northd.Restart(t.Context()))
-		require.NoError(t, w.lab.Sync(t.Context()))
-	}
+	})
+	require.NoError(t, err)
+	t.Log(text)
 	require.NoError(t, asked())
 	for _, host := range []string{"host1", "host2"} {
 		require.Zero(t, w.metric(host, "coe_agent_node_changes_total"))

@@ -3,6 +3,7 @@ package ovnhost
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -78,6 +79,36 @@ func TestPodsOnTwoHosts(t *testing.T) {
 	require.NoError(t, lab.Unplug(ctx, podB), "unplugging again is nothing")
 	require.NoError(t, lab.Plug(ctx, podB), "a pod of the same names may come again")
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
+}
+
+// TestKeepsPackets: packets that the switch drops for a moment are lost. None is lost when OVN restarts.
+func TestKeepsPackets(t *testing.T) {
+	lab := ForTest(t, "host1", "host2")
+	ctx := t.Context()
+	writeRows(t, lab)
+	require.NoError(t, lab.Plug(ctx, podA))
+	require.NoError(t, lab.Plug(ctx, podB))
+	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
+	keeps := func(do func()) (string, error) {
+		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{{podA.Name, podB.Name, podB.Address.Addr()}}, do)
+	}
+	// Without this setting ovn-controller removes the flows of its switch when it starts, before it knows the new ones.
+	host := lab.Host("host2")
+	_, err := host.VSCtl(ctx, "set", "Open_vSwitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=10000")
+	require.NoError(t, err)
+	text, err := keeps(func() {
+		require.NoError(t, errors.Join(host.Controller.Restart(ctx), lab.Northd.Restart(ctx), lab.Sync(ctx)))
+	})
+	require.NoError(t, err)
+	t.Log(text)
+	text, err = keeps(func() {
+		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "disabled")
+		_, err := lab.Exec(ctx, podA.Name, "ping", "-n", "-c", "3", "-W", "1", podB.Address.Addr().String())
+		require.Error(t, err)
+		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "enabled")
+	})
+	require.ErrorContains(t, err, "packets are lost", text)
+	t.Log(err)
 }
 
 func TestFaults(t *testing.T) {

@@ -51,8 +51,9 @@ func (l *Lab) ping(ctx context.Context, from string, to netip.Addr) error {
 	return nil
 }
 
-// MaxLost is how many packets in a row may have no answer where pods must reach each other all the time, if packets are sent every
-// 20 ms. The userspace datapath of Open vSwitch drops packets while it waits for a processor. An outage takes a second or more.
+// MaxLost is how many packets in a row may have no answer while the network of running pods changes, if packets are sent every
+// 20 ms. The userspace datapath of Open vSwitch drops packets while it waits for a processor. An outage takes a second or more. Where nothing
+// changes for pods, KeepsPackets is strict.
 const MaxLost = 40
 
 // answered matches the number of a packet in a line of ping about its answer.

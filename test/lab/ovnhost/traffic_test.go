@@ -19,3 +19,11 @@ func TestLost(t *testing.T) {
 	most, last = Lost("")
 	require.Zero(t, most+last)
 }
+
+// TestDropped: the numbers of the sockets are added up.
+func TestDropped(t *testing.T) {
+	require.Equal(t, 12, dropped("Netid Recv-Q Send-Q Local Address:Port Peer Address:Port\n"+
+		"p_raw 0      0                 *:eth0                   *         skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d5)\n"+
+		"p_raw 0      0                 *:tap68ef25aa-4a         *         skmem:(r0,rb212992,t0,tb212992,f0,w0,o0,bl0,d7)\n"))
+	require.Zero(t, dropped(""))
+}

@@ -46,7 +46,6 @@ type world struct {
 	bridge       *ovnhost.Process
 	pods         []pod
 	count        int // of all pods
-	pings        int // how often keepsPackets has run
 }
 
 // step runs a part of the test. It needs the earlier parts.
@@ -265,40 +264,15 @@ func (w *world) leader(db string) (m *machine) {
 	return m
 }
 
-// keepsPackets requires that the first pods, two of each family on different hosts, reach each other all the time while do runs. The packets
-// are as large as the MTU of the pods.
+// keepsPackets requires that the first pods, two of each family on different hosts, reach each other while do runs, and that no packet
+// is lost.
 func (w *world) keepsPackets(do func()) {
 	w.t.Helper()
-	w.pings++
-	var pings []*ovnhost.Process
-	for i, headers := range []int{28, 48} {
-		ping, err := w.lab.Launch(w.t.Context(), ovnhost.Command{
-			Name: fmt.Sprintf("ping%d-%d", w.pings, i), Pod: w.pods[2*i].Name,
-			Argv: []string{"ping", "-n", "-i", "0.02", "-M", "do", "-s", strconv.Itoa(podMTU - headers), w.pods[2*i+1].address.String()},
-		})
-		require.NoError(w.t, err)
-		pings = append(pings, ping)
+	var ways []ovnhost.Way
+	for i := 0; i < 4; i += 2 {
+		ways = append(ways, ovnhost.Way{From: w.pods[i].Name, To: w.pods[i+1].Name, Address: w.pods[i+1].address})
 	}
-	do()
-	for _, ping := range pings {
-		_, before := w.lost(ping)
-		w.await("pods that have not changed still reach each other", func(context.Context) error {
-			if _, last := w.lost(ping); last < before+10 {
-				return errors.New("no further answers to " + ping.Name)
-			}
-			return nil
-		})
-		require.NoError(w.t, ping.Terminate())
-		most, last := w.lost(ping)
-		w.t.Logf("running pods: %d packets, and %d lost in a row at most", last, most)
-		require.LessOrEqual(w.t, most, ovnhost.MaxLost, "lost packets in a row")
-	}
-}
-
-// lost reads the log of a ping, as ovnhost.Lost does.
-func (w *world) lost(ping *ovnhost.Process) (most, last int) {
-	w.t.Helper()
-	text, err := os.ReadFile(filepath.Join(w.lab.Logs(), ping.Name+".log"))
+	text, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, podMTU, ways, do)
 	require.NoError(w.t, err)
-	return ovnhost.Lost(string(text))
+	w.t.Log("running pods: " + text)
 }
