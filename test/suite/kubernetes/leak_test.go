@@ -38,7 +38,7 @@ type footprint struct {
 // calm returns the footprint of a bridge that has finished some work.
 func (w *world) calm(t *testing.T, b running) footprint {
 	t.Helper()
-	load := kubetest.PodLoad{Count: 500, Namespaces: stormNamespaces, Nodes: stormNodes, Prefix: "calm-"}
+	load := kubetest.PodLoad{Count: 250, Namespaces: stormNamespaces, Nodes: stormNodes, Prefix: "calm-"}
 	_, err := w.MakePods(t.Context(), load)
 	require.NoError(t, err)
 	w.awaitExact(t, b, converge)

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
@@ -18,22 +20,31 @@ import (
 const (
 	stormNodes      = 50
 	stormNamespaces = 20
-	// The least duration and number of changes of services that flap.
-	flapTime   = 20 * time.Second
-	flapRounds = 12
+	// The least duration and number of changes of services that flap, in each layout.
+	flapTime   = 10 * time.Second
+	flapRounds = 6
 )
 
 // TestStorms makes many changes at the same time, in several storms with one bridge. After each storm
-// the rows match a fresh list. After the last one nothing is left.
+// the rows match a fresh list. After the last one nothing is left. Each layout has half of the changes.
 func TestStorms(t *testing.T) {
 	w := newWorld(t, kubetest.Config{ControllerManager: true}, stormNodes, stormNamespaces)
+	w.layout = ovn.LayoutNode
+	t.Run("layout node", func(t *testing.T) { storms(t, w) })
+	w.makeNodes(t, 0, stormNodes)
+	w.newBackend(t)
+	w.layout = ovn.LayoutELAN
+	t.Run("layout elan", func(t *testing.T) { storms(t, w) })
+}
+
+func storms(t *testing.T, w *world) {
 	dir := t.TempDir()
 	b := w.serve(t, withDir(dir))
 	w.awaitExact(t, b, converge)
 	var before footprint
 	t.Run("calm", func(t *testing.T) { before = w.calm(t, b) })
 	t.Run("pods created and deleted", func(t *testing.T) {
-		load := kubetest.PodLoad{Count: 5000, Namespaces: stormNamespaces, Nodes: stormNodes}
+		load := kubetest.PodLoad{Count: 2500, Namespaces: stormNamespaces, Nodes: stormNodes}
 		made, err := w.MakePods(t.Context(), load)
 		require.NoError(t, err)
 		w.awaitExact(t, b, converge)
@@ -58,7 +69,9 @@ func TestStorms(t *testing.T) {
 		t.Logf("flapped %d times in %s", rounds, time.Since(begun).Round(time.Second))
 		_, err = kubetest.Each(t.Context(), load.Count, kubetest.Workers, func(ctx context.Context, i int) error {
 			s := load.Service(i)
-			return w.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{})
+			return errors.Join(
+				w.Client().CoreV1().Services(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}),
+				w.Client().DiscoveryV1().EndpointSlices(s.Namespace).Delete(ctx, s.Name, metav1.DeleteOptions{}))
 		})
 		require.NoError(t, err)
 		w.awaitExact(t, b, converge)
@@ -71,7 +84,7 @@ func TestStorms(t *testing.T) {
 // stormOfNames deletes pods and creates them again with the same names, on another node each time, as
 // fast as the API server allows.
 func stormOfNames(t *testing.T, w *world, b running) {
-	const names, rounds = 20, 30
+	const names, rounds = 20, 15
 	pod := func(i, round int) *corev1.Pod {
 		p := kubetest.PodLoad{Namespaces: 4, Nodes: stormNodes, Prefix: "again-"}.Pod(i)
 		p.Spec.NodeName = kubetest.Node((i + 7*round) % stormNodes)
@@ -95,7 +108,7 @@ func stormOfNames(t *testing.T, w *world, b running) {
 // stormOfChanges moves the first third of its pods to other nodes, ends the second third, and labels the
 // last third. Labels must not change the database.
 func stormOfChanges(t *testing.T, w *world, b running) {
-	const count = 300
+	const count = 150
 	load := kubetest.PodLoad{Count: count, Namespaces: 5, Nodes: 10, Prefix: "changed-"}
 	_, err := w.MakePods(t.Context(), load)
 	require.NoError(t, err)
@@ -127,7 +140,7 @@ func stormOfChanges(t *testing.T, w *world, b running) {
 // stormOfNodes removes nodes with pods and creates them again. Some of the pods have the address of
 // their node in their status.
 func stormOfNodes(t *testing.T, w *world, b running) {
-	load := kubetest.PodLoad{Count: 400, Namespaces: 4, Nodes: 10, Prefix: "stranded-"}
+	load := kubetest.PodLoad{Count: 200, Namespaces: 4, Nodes: 10, Prefix: "stranded-"}
 	_, err := w.MakePods(t.Context(), load)
 	require.NoError(t, err)
 	for i := range 40 { // on the first node and on others
@@ -156,7 +169,7 @@ func stormOfNamespace(t *testing.T, w *world, b running) {
 	const namespace = "doomed"
 	_, err := w.Client().CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	load := kubetest.PodLoad{Count: 500, Nodes: stormNodes}
+	load := kubetest.PodLoad{Count: 250, Nodes: stormNodes}
 	_, err = kubetest.Each(t.Context(), load.Count, kubetest.Workers, func(ctx context.Context, i int) error {
 		p := load.Pod(i)
 		p.Namespace = namespace
