@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"flag"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -13,12 +14,13 @@ import (
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 )
 
+var kills = flag.Int("kills", 6, "number of rounds in which TestOutages kills the bridge, in each layout")
+
 // A round of killBridge kills the bridge once, after a random time within these bounds.
 const (
-	killSeeds = 20
-	churners  = 4
-	minChurn  = 20 * time.Millisecond
-	maxChurn  = 800 * time.Millisecond
+	churners = 4
+	minChurn = 20 * time.Millisecond
+	maxChurn = 800 * time.Millisecond
 )
 
 // killBridge kills a bridge with SIGKILL while pods and nodes are created and deleted. It starts the
@@ -28,7 +30,7 @@ func killBridge(t *testing.T, w *world, ledger *ledger, dir string) {
 		"--kubeconfig", w.Kubeconfig(), "--pool", podPool.String(), "--annotate-qps", "inf", "--address-reuse-delay", "1h",
 		"--service-network", w.services.String())
 	services := kubetest.ServiceLoad{Count: 30, Endpoints: 10, Namespaces: 5}
-	for seed := range uint64(killSeeds) {
+	for seed := range uint64(*kills) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		ctx, enough := context.WithCancel(t.Context())
 		ended := make(chan error, churners+1)
