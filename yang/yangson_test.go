@@ -48,7 +48,7 @@ func yangsonJudges(t *testing.T, s *Schema, documents [][]byte) []string {
 				in.WriteString(model + string(bytes.ReplaceAll(document, []byte("\n"), nil)) + "\n")
 			}
 			cmd := exec.CommandContext(ctx, filepath.Join(venv, "bin", "python"), "testdata/judge.py", modules)
-			cmd.Stdin, cmd.Stderr = &in, &said
+			cmd.Env, cmd.Stdin, cmd.Stderr = python.Environ(), &in, &said
 			out, err := cmd.Output()
 			lines := strings.Split(string(out), "\n")
 			if err != nil || len(lines) != part[1]-part[0]+1 {

@@ -43,6 +43,10 @@ func Venv(ctx context.Context, progress io.Writer, requirements string) (dir str
 	return b.dir, nil
 }
 
+// Environ returns the environment variables of this process for a program of a virtual environment. Python keeps what
+// it compiles, even if a variable of this process prevents that: without it, Ansible compiles itself for each task.
+func Environ() []string { return append(os.Environ(), "PYTHONDONTWRITEBYTECODE=") }
+
 // build creates one environment.
 type build struct {
 	requirements string

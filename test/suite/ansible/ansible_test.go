@@ -123,7 +123,7 @@ func (a *ansible) run(playbook string, args ...string) recap {
 	home := a.t.TempDir()
 	cmd := exec.CommandContext(ctx, a.program, args...)
 	cmd.WaitDelay = time.Second
-	cmd.Env = append(os.Environ(),
+	cmd.Env = append(python.Environ(),
 		"LC_ALL=C.UTF-8", "NO_PROXY=*", "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+home,
 		"ANSIBLE_PERSISTENT_CONTROL_PATH_DIR="+home)
 	out, err := cmd.CombinedOutput()

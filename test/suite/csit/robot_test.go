@@ -78,7 +78,7 @@ func robot(t *testing.T, variables map[string]string, options ...string) []resul
 		args = append(args, "--variable", name+":"+value)
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(venv, "bin", "robot"), append(append(args, options...), "suites")...)
-	cmd.Env = append(os.Environ(), "NO_PROXY=*")
+	cmd.Env = append(python.Environ(), "NO_PROXY=*")
 	cmd.Stdout = t.Output()
 	cmd.Stderr = cmd.Stdout
 	err = cmd.Run()
