@@ -135,9 +135,10 @@ test-ovn: build
 	$(GO_TEST) -vet=off -count=1 -run '$(ON_OVN)' ./mapping/backend/ovn
 	$(TEST_DEMO)
 
-# faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout (root; half an hour)
-faults: deps
+# faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout, and kill the bridge 50 times in each (root; an hour)
+faults: deps kube
 	go test -vet=off -count=1 -v -timeout 2h -parallel 3 -run TestSchedules ./mapping/backend/ovn -seeds $(or $(SEEDS),200) -within 10s
+	go test -vet=off -count=1 -v -timeout 2h -run TestOutages ./test/suite/kubernetes -kills 50
 
 # test-odl: run all tests on real OpenDaylights; make test runs those of the backend on Oxygen (root; an hour or two). With WATCHER=PROGRAM
 # OpenDaylight's own Kubernetes watcher is tested too: docs/opendaylight.md builds it
