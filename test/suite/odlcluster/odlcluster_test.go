@@ -47,23 +47,29 @@ type fault struct {
 }
 
 var faults = []fault{
-	{"separated from the others, and joins again", (*world).separate},
+	{"separated from the others for a minute", (*world).separate},
 	{"frozen for a minute", (*world).freeze},
 	{"killed, and started again", (*world).kill},
 }
 
-// separate separates a member from the others. Switches and the bridge reach it.
+// separate separates a member from the others. Switches and the bridge reach it. OpenDaylight possibly programs no new port until it joins
+// again: not even a port whose entries a script writes.
 func (w *world) separate(c *odl.Controller) (end func()) {
 	require.NoError(w.t, c.Separate(w.t.Context()))
-	return func() { require.NoError(w.t, c.Join(w.t.Context())) }
+	return w.inAMinute(func() error { return c.Join(w.t.Context()) })
 }
 
 // freeze freezes a member. Its connections stay open.
 func (w *world) freeze(c *odl.Controller) (end func()) {
 	require.NoError(w.t, c.Process().Stop())
-	thawed := make(chan error, 1)
-	time.AfterFunc(frozenFor, func() { thawed <- c.Process().Cont() })
-	return func() { require.NoError(w.t, <-thawed) }
+	return w.inAMinute(c.Process().Cont)
+}
+
+// inAMinute calls end when a member has been away for long enough. The returned function waits for that.
+func (w *world) inAMinute(end func() error) (await func()) {
+	ended := make(chan error, 1)
+	time.AfterFunc(awayFor, func() { ended <- end() })
+	return func() { require.NoError(w.t, <-ended) }
 }
 
 // kill kills a member. The others do without it, until it is started again.

@@ -32,8 +32,8 @@ const (
 	longestGap = 10 * time.Second
 	// firstWire is the port of the wire in front of the first member.
 	firstWire = 8191
-	// frozenFor is the time for which a member is frozen.
-	frozenFor = time.Minute
+	// awayFor is the time for which a member is frozen or separated.
+	awayFor = time.Minute
 )
 
 // world is a cluster with a bridge, two hosts, and the pods that are plugged in.
