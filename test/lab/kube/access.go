@@ -24,8 +24,8 @@ const issuer = "https://kubernetes.default.svc"
 // leeway is how long the API server accepts an expired token.
 const leeway = time.Minute
 
-// callTimeout bounds one request.
-const callTimeout = 30 * time.Second
+// callTimeout bounds one request. A busy machine has needed more than 30 s for one.
+const callTimeout = 2 * time.Minute
 
 // Kubeconfig returns the path of the administrator's kubeconfig.
 func (c *ControlPlane) Kubeconfig() string { return filepath.Join(c.dir, "admin.kubeconfig") }
