@@ -1,6 +1,6 @@
 // Package odlports makes up for what OpenDaylight loses of the node's own ports in the switch. It replaces a port that OpenDaylight does not
 // learn of, and keeps a port that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
-// removes the former one. Pods without flows get a new port with the next ADD; these ports have nobody who asks again.
+// removes the former one. Pods without flows get a new port with the next ADD. No runtime repeats a call for these ports.
 //
 // The package knows what is in the switch. It does not know what ports are for, nor links, nor the bridge.
 package odlports
@@ -21,7 +21,7 @@ type Config struct {
 	Log        *slog.Logger
 }
 
-// Ports are the node's own ports that wait: to be programmed, or to be removed. After a start, waiting begins again. It is for one
+// Ports are the node's own ports that wait: to be programmed, or to be removed. After a start, waiting begins again. They are for one
 // goroutine.
 type Ports struct {
 	cfg     Config

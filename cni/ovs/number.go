@@ -20,13 +20,17 @@ type numbers struct {
 	former map[string]int // by name
 }
 
-// keep notes the number of a port that is removed, if the switch has not opened the port: OpenDaylight learns of no removal then.
+// keep notes the number of a port that is removed. OpenDaylight does not learn of the removal if the switch has not opened the port.
 func (n *numbers) keep(row *vswitch.Interface) {
-	if row == nil || row.OfportRequest == nil || row.Ofport == nil || *row.Ofport > 0 {
+	if row.OfportRequest == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if row.Ofport != nil && *row.Ofport > 0 {
+		delete(n.former, row.Name)
+		return
+	}
 	if n.former == nil {
 		n.former = map[string]int{}
 	}
@@ -36,17 +40,27 @@ func (n *numbers) keep(row *vswitch.Interface) {
 // next returns the number for a new port: its former one if OpenDaylight still knows that, otherwise one that no port has.
 func (n *numbers) next(one *session, name string) (int, error) {
 	n.mu.Lock()
-	number, known := n.former[name]
-	delete(n.former, name)
-	n.mu.Unlock()
-	for taken := !known; taken; {
-		number = firstNumber + rand.IntN(lastNumber-firstNumber+1)
-		var err error
-		if taken, err = one.requested(number); err != nil {
-			return 0, err
+	defer n.mu.Unlock()
+	if number, known := n.former[name]; known {
+		return number, nil
+	}
+	for {
+		number := firstNumber + rand.IntN(lastNumber-firstNumber+1)
+		taken, err := one.requested(number)
+		if err != nil || !taken && !n.kept(number) {
+			return number, err
 		}
 	}
-	return number, nil
+}
+
+// kept reports whether a number is kept for a port. n.mu is held.
+func (n *numbers) kept(number int) bool {
+	for _, kept := range n.former {
+		if kept == number {
+			return true
+		}
+	}
+	return false
 }
 
 // requested reports whether a port has requested an OpenFlow number.

@@ -43,6 +43,18 @@ func TestNumbersAfterReboot(t *testing.T) {
 	}
 }
 
+// An ADD ends before the switch has opened the port, and is repeated. OpenDaylight possibly knows the port from before a reboot.
+func TestNumberOfPortThatIsNotOpened(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	require.NoError(t, n.host.VSwitchd.Kill())
+	require.NoError(t, n.Add(n.within(), p))
+	number := n.of(p, "ofport_request")
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
+	require.NoError(t, n.Add(n.within(), p))
+	require.Equal(t, number, n.of(p, "ofport_request"))
+}
+
 // returns adds a port, and returns its OpenFlow number.
 func (n *node) returns(p ovs.Port) string {
 	n.t.Helper()

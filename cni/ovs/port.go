@@ -296,7 +296,9 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, ours fun
 	if err != nil {
 		return err
 	}
-	s.numbers.keep(row)
+	if row != nil && ours(row.ExternalIDs) {
+		s.numbers.keep(row)
+	}
 	if port := one.port(name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
 		return nil
 	}

@@ -95,7 +95,7 @@ func (c *dhcpClient) leases(want map[string]string) {
 	}
 }
 
-// protocol tells who has set a route.
+// protocol matches the protocol of a route.
 var protocol = regexp.MustCompile(` proto \S+`)
 
 // routes returns the IPv4 addresses and routes of a pod, without the protocols of the routes.

@@ -14,7 +14,7 @@ import (
 )
 
 // renewWithin bounds DHCPClient.Renew.
-const renewWithin = time.Minute
+const renewWithin = 4 * time.Minute
 
 // DHCPClient is a DHCP client on the link eth0 of a pod: udhcpc of BusyBox.
 type DHCPClient struct {

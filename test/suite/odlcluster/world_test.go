@@ -77,7 +77,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// step runs a part of the test. It needs the earlier parts.
+// step runs a part of the test.
 func (w *world) step(name string, do func()) {
 	w.t.Helper()
 	whole := w.t
