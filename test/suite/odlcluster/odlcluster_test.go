@@ -19,6 +19,8 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	for _, f := range faults {
 		w.step("the leader is "+f.name, func() { w.testFault(f, w.leader()) })
 		w.step("the follower that the bridge uses is "+f.name, func() { w.testFault(f, w.useFollower()) })
+	}
+	for _, f := range faults[1:] { // OpenDaylight did not recover from the separation of this follower: docs/opendaylight.md, Known limits
 		w.step("the follower that the bridge does not use is "+f.name, func() { w.testFault(f, w.neither(w.leader(), w.useFollower())) })
 	}
 	w.step("all members are restarted", w.testRestarted)
