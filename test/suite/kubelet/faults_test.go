@@ -2,6 +2,7 @@ package kubelet
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -165,13 +166,19 @@ func (c *cluster) addresses(t *testing.T) map[string]string {
 	return all
 }
 
-// keptAddresses requires that the pods of before are there, with their addresses.
+// keptAddresses requires that the pods of before are there, with their addresses. A pod whose sandbox kubelet makes again has none until
+// then.
 func (c *cluster) keptAddresses(t *testing.T, before map[string]string) {
 	t.Helper()
-	now := c.addresses(t)
-	for uid, address := range before {
-		require.Equal(t, address, now[uid])
-	}
+	eventually(t, func(context.Context) error {
+		now := c.addresses(t)
+		for uid, address := range before {
+			if now[uid] != address {
+				return fmt.Errorf("pod %s has the address %q, want %s", uid, now[uid], address)
+			}
+		}
+		return nil
+	})
 }
 
 // A node with its switch loses power, and starts again with the data on its disk.
