@@ -115,10 +115,11 @@ func watchOver(t *testing.T, args []string) *watchman {
 
 // leased returns an error unless n pods have an address.
 func leased(t *testing.T, r rest, pods int) error {
-	if n := len(r.living(t)); n != pods {
-		return fmt.Errorf("%d leases of %d", n, pods)
+	held, err := r.held(t.Context())
+	if err == nil && len(held) != pods {
+		err = fmt.Errorf("%d leases of %d", len(held), pods)
 	}
-	return nil
+	return err
 }
 
 // fillDisk creates a file that uses all free space of a disk.
