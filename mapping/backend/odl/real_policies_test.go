@@ -29,15 +29,21 @@ type policed struct {
 	to      netip.Addr // of the first pod
 }
 
-// realPolicies tests with packets what ACLs do: TCP connections that find no listener are refused if
-// they pass, and time out else.
-func realPolicies(t *testing.T, c *realodl.Controller) {
+// newPoliced plugs in two pods of web and one of shop.
+func newPoliced(t *testing.T, c *realodl.Controller) *policed {
 	requireIdle(t, c)
 	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: podsOf("web", "shop")}
 	podOn(w.model, "web", "pod-2", 0, 3)
 	write(t, w.b, w.model)
 	w.a, w.d, w.e = plugIn(t, c, w.model, "web:pod-1"), plugIn(t, c, w.model, "web:pod-2"), plugIn(t, c, w.model, "shop:pod-1")
 	w.to = w.a.address
+	return w
+}
+
+// realPolicies tests with packets what ACLs do: TCP connections that find no listener are refused if
+// they pass, and time out else.
+func realPolicies(t *testing.T, c *realodl.Controller) {
+	w := newPoliced(t, c)
 	requireReach(t, c, w.d, w.a)
 	requireReach(t, c, w.e, w.a)
 
@@ -86,12 +92,7 @@ const accessLists = "/restconf/config/ietf-access-control-list:access-lists/acl/
 // realDeletedList tests with packets that an access list that an external writer deletes is in force again on Neon, and that its rule can be
 // changed afterwards. On Oxygen the changed rule has no effect (decision 46).
 func realDeletedList(t *testing.T, c *realodl.Controller) {
-	requireIdle(t, c)
-	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: podsOf("web", "shop")}
-	podOn(w.model, "web", "pod-2", 0, 3)
-	write(t, w.b, w.model)
-	w.a, w.d, w.e = plugIn(t, c, w.model, "web:pod-1"), plugIn(t, c, w.model, "web:pod-2"), plugIn(t, c, w.model, "shop:pod-1")
-	w.to = w.a.address
+	w := newPoliced(t, c)
 	w.isolate("web", netvirt.IPv4)
 	changed := watch(t, w.b)
 	status, answer, err := c.Request(t.Context(), http.MethodDelete, accessLists+netvirtjson.GroupID(netvirt.ACL{Name: "web:pods"}.Key()), "")

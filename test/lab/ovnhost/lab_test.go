@@ -59,12 +59,17 @@ func ctl(t *testing.T, lab *Lab, args ...string) {
 	require.NoError(t, err)
 }
 
-func TestPodsOnTwoHosts(t *testing.T) {
+// labOfPods returns two hosts with a pod each.
+func labOfPods(t *testing.T) *Lab {
 	lab := ForTest(t, "host1", "host2")
-	ctx := t.Context()
 	writeRows(t, lab)
-	require.NoError(t, lab.Plug(ctx, podA))
-	require.NoError(t, lab.Plug(ctx, podB))
+	require.NoError(t, lab.Plug(t.Context(), podA))
+	require.NoError(t, lab.Plug(t.Context(), podB))
+	return lab
+}
+
+func TestPodsOnTwoHosts(t *testing.T) {
+	lab, ctx := labOfPods(t), t.Context()
 
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 	require.NoError(t, lab.Ping(ctx, podB.Name, podA.Address.Addr()))
@@ -83,11 +88,7 @@ func TestPodsOnTwoHosts(t *testing.T) {
 
 // TestKeepsPackets: packets that the switch drops for a moment are lost. None is lost when OVN restarts.
 func TestKeepsPackets(t *testing.T) {
-	lab := ForTest(t, "host1", "host2")
-	ctx := t.Context()
-	writeRows(t, lab)
-	require.NoError(t, lab.Plug(ctx, podA))
-	require.NoError(t, lab.Plug(ctx, podB))
+	lab, ctx := labOfPods(t), t.Context()
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 	keeps := func(do func()) (string, error) {
 		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{{podA.Name, podB.Name, podB.Address.Addr()}}, do)
