@@ -7,6 +7,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
@@ -30,6 +31,7 @@ type Exposed struct {
 // ExposedPorts computes what the nodes of a cluster lead to, whose pods have the addresses in their status.
 func ExposedPorts(ctx context.Context, cluster *manifest.Set, cfg Config) (*Exposed, error) {
 	cfg.Nodes.Pods = addressesOfPods(cluster)
+	cfg.Layout = codec.LayoutELAN // it gives nodes no blocks of addresses
 	nodes := cfg.nodes()
 	cfg.Mapping.Limits, cfg.Mapping.NodePorts, cfg.Mapping.ManagementPorts = cfg.Layout.Limits(), nodes.ServedPorts(), nodes.ManagementPorts()
 	cfg.Mapping.NodesIPv6 = nodes.HasIPv6()

@@ -61,7 +61,7 @@ type CostChange struct {
 // Config has the settings that a plan shares with a bridge.
 type Config struct {
 	Mapping mapping.Settings
-	// Layout is the layout of the rows of OVN. With ChangeLayout the network is changed to it from the other one.
+	// Layout is the layout of the rows of OVN, for Compute only. With ChangeLayout the network is changed to it from the other one.
 	Layout       codec.Layout
 	ChangeLayout bool
 	// Pools are used beside the pools of the documents.

@@ -55,8 +55,9 @@ var everywhere = []netip.Prefix{netip.PrefixFrom(netip.IPv4Unspecified(), 0), ne
 // RowsOfPolicies computes the PolicyRows of a pod in a cluster whose pods have the addresses in their
 // status. The problems say why the pod has no rows, if it has none.
 func RowsOfPolicies(ctx context.Context, cluster *manifest.Set, settings mapping.Settings, namespace, name string) (*PolicyRows, []coe.Problem, error) {
-	settings.Limits = codec.LayoutELAN.Limits()
-	n := newNetwork(Config{Mapping: settings, Nodes: ranges.NodesConfig{Pods: everywhere}})
+	const layout = codec.LayoutELAN // it gives nodes no blocks of addresses
+	settings.Limits = layout.Limits()
+	n := newNetwork(Config{Mapping: settings, Layout: layout, Nodes: ranges.NodesConfig{Pods: everywhere}})
 	s, err := n.put(ctx, &input{manifests: *cluster})
 	if err != nil {
 		return nil, nil, fmt.Errorf("list rows of policies: %w", err)

@@ -57,7 +57,7 @@ func BenchmarkWrite(b *testing.B) {
 	var ours, bare time.Duration
 	for b.Loop() {
 		server := testdb.Start(b)
-		backend := open(b, server)
+		backend := open(b, server, byELAN)
 		_, err := backend.Read(b.Context())
 		require.NoError(b, err)
 		begin := time.Now()
@@ -74,7 +74,7 @@ func BenchmarkWrite(b *testing.B) {
 
 // BenchmarkRead reads 5,000 pods.
 func BenchmarkRead(b *testing.B) {
-	backend := open(b, testdb.Start(b))
+	backend := open(b, testdb.Start(b), byELAN)
 	model := netvirt.Model{}
 	model.Add(bulk(5000, 10, 20)...)
 	require.NoError(b, backend.Write(b.Context(), netvirt.Diff(netvirt.Model{}, model)))
@@ -110,7 +110,7 @@ func BenchmarkReadLarge(b *testing.B) {
 	server := testdb.Start(b)
 	count := 0
 	func() {
-		writer := open(b, server, func(c *ovn.Config) { c.ReadTimeout = time.Minute })
+		writer := open(b, server, byELAN, func(c *ovn.Config) { c.ReadTimeout = time.Minute })
 		defer writer.Close()
 		model := netvirt.Model{}
 		model.Add(bulk(50_000, 1000, 20)...)
@@ -118,7 +118,7 @@ func BenchmarkReadLarge(b *testing.B) {
 		require.NoError(b, writer.Write(b.Context(), netvirt.Diff(netvirt.Model{}, model)))
 		count = len(model)
 	}()
-	backend := open(b, server)
+	backend := open(b, server, byELAN)
 	for b.Loop() {
 		have, err := backend.Read(b.Context())
 		require.NoError(b, err)
@@ -138,7 +138,7 @@ func live() uint64 {
 
 // BenchmarkWriteOne writes a pod to a database that has 5,000, and deletes it.
 func BenchmarkWriteOne(b *testing.B) {
-	backend := open(b, testdb.Start(b))
+	backend := open(b, testdb.Start(b), byELAN)
 	objects := bulk(5001, 10, 20)
 	model := netvirt.Model{}
 	model.Add(objects...)

@@ -28,7 +28,7 @@ const never = time.Hour
 // clustered returns a backend on members of a cluster, in this order.
 func clustered(t *testing.T, c *ovsdb.Cluster, endpoints string) *ovn.Backend {
 	t.Helper()
-	b, err := ovn.New(ovn.Config{Endpoints: endpoints, TLS: c.TLS(), Epoch: "5", Timeout: never}, slog.New(slog.DiscardHandler))
+	b, err := ovn.New(ovn.Config{Endpoints: endpoints, Layout: ovn.LayoutNode, TLS: c.TLS(), Epoch: "5", Timeout: never}, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
 	return b
@@ -231,7 +231,7 @@ func TestCluster(t *testing.T) {
 		for _, m := range cluster.Members {
 			m.AwaitConnected(t)
 		}
-		want, have := rowsOf(t, churn.model(), schema, ovn.LayoutELAN), ""
+		want, have := rowsOf(t, churn.model(), schema, ovn.LayoutNode), ""
 		for end := time.Now().Add(2 * time.Minute); have != want && time.Now().Before(end); {
 			have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
 		}

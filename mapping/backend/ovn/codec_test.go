@@ -2,6 +2,7 @@ package ovn
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -17,19 +18,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var testCodec = codec.Codec{Owner: "owner"}
+// testCodec is the codec of tests of policies, whose rows are the same in both layouts. In this one namespaces can have the same addresses.
+var testCodec = codec.Codec{Owner: "owner", Layout: codec.LayoutELAN}
 
-// randomModel returns a valid model.
-func randomModel(seed uint64, steps int) netvirt.Model {
+// offline returns a backend without a server.
+func offline(t testing.TB, layout codec.Layout) *Backend {
+	t.Helper()
+	b, err := New(Config{Endpoints: "unix:/nonexistent", Owner: "owner", Layout: layout}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(b.Close)
+	return b
+}
+
+// randomModel returns a valid model, and a codec. Seeds alternate between the layouts.
+func randomModel(t *testing.T, seed uint64, steps int) (codec.Codec, netvirt.Model) {
+	t.Helper()
+	b := offline(t, []codec.Layout{codec.LayoutELAN, codec.LayoutNode}[seed%2])
 	w := backendtest.NewWorld(seed)
 	for range steps {
 		w.Step()
 	}
-	return w.Model()
+	return b.codec, w.ModelFor(b)
 }
 
 // encodeModel returns the rows of all groups of a model, by head.
-func encodeModel(m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
+func encodeModel(c codec.Codec, m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	groups := map[netvirt.Key]netvirt.Model{}
 	for _, o := range m {
 		k := codec.HeadOf(o)
@@ -40,7 +53,7 @@ func encodeModel(m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	}
 	sets := map[netvirt.Key]*ovsdb.RowSet{}
 	for k, objects := range groups {
-		sets[k] = testCodec.Encode(k, objects, func(k netvirt.Key) netvirt.Object { return m[k] })
+		sets[k] = c.Encode(k, objects, func(k netvirt.Key) netvirt.Object { return m[k] })
 	}
 	return sets
 }
@@ -54,9 +67,9 @@ func flat(sets map[netvirt.Key]*ovsdb.RowSet) (rows []ovsdb.Row, links []ovsdb.L
 }
 
 // loadRows returns the mirror that load builds from rows.
-func loadRows(t *testing.T, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
+func loadRows(t *testing.T, c codec.Codec, rows []ovsdb.Row, links []ovsdb.Link) *mirror {
 	t.Helper()
-	return loadInOrder(t, testCodec, codec.ReadOrder, rows, links)
+	return loadInOrder(t, c, codec.ReadOrder, rows, links)
 }
 
 // loadInOrder returns the mirror that load builds from rows whose tables are read in an order. The links of a table come first.
@@ -98,33 +111,33 @@ func requireSame(t *testing.T, want, have *ovsdb.RowSet) {
 func FuzzCodec(f *testing.F) {
 	f.Add(uint64(1), uint8(20))
 	f.Fuzz(func(t *testing.T, seed uint64, steps uint8) {
-		model := randomModel(seed, int(steps%50))
-		sets := encodeModel(model)
+		c, model := randomModel(t, seed, int(steps%50))
+		sets := encodeModel(c, model)
 		for k, set := range sets {
 			for _, r := range set.Rows {
-				for _, o := range testCodec.Decode(k, r) {
+				for _, o := range c.Decode(k, r) {
 					require.Equal(t, model[o.Key()], o)
 				}
 			}
 		}
 		rows, links := flat(sets)
-		backendtest.Agree(t, model, loadRows(t, rows, links).model())
+		backendtest.Agree(t, model, loadRows(t, c, rows, links).model())
 	})
 }
 
 // TestManagementPortsLast: a group that looks up a management port is encoded when the port was read.
 func TestManagementPortsLast(t *testing.T) {
 	for seed := range uint64(50) {
-		model := randomModel(seed, 40)
-		rows, links := flat(encodeModel(model))
+		c, model := randomModel(t, seed, 40)
+		rows, links := flat(encodeModel(c, model))
 		last := func(r ovsdb.Row) int {
-			if k, _ := testCodec.Marked(r); k.Kind == netvirt.KindManagementPort {
+			if k, _ := c.Marked(r); k.Kind == netvirt.KindManagementPort {
 				return 1
 			}
 			return 0
 		}
 		slices.SortStableFunc(rows, func(a, b ovsdb.Row) int { return last(a) - last(b) })
-		m := loadRows(t, rows, links)
+		m := loadRows(t, c, rows, links)
 		backendtest.Agree(t, model, m.model())
 		require.Equal(t, m.model().ByScope(), m.byScope())
 	}
@@ -147,13 +160,13 @@ func FuzzDamage(f *testing.F) {
 	f.Add(uint64(12), "coe-bridge/role", "tcp/192.168.33.10")
 	f.Add(uint64(13), "x", "owner/node/192.168.33.10/other")
 	f.Fuzz(func(t *testing.T, seed uint64, key, value string) {
-		model := randomModel(seed, 20)
-		want := encodeModel(model)
-		rows, links := flat(encodeModel(model))
+		c, model := randomModel(t, seed, 20)
+		want := encodeModel(c, model)
+		rows, links := flat(encodeModel(c, model))
 		rng := rand.New(rand.NewPCG(seed, 1))
 		rows, links = spoil(rng, rows, links, key, value)
 
-		m := loadRows(t, rows, links)
+		m := loadRows(t, c, rows, links)
 		creations := slices.DeleteFunc(netvirt.Diff(m.model(), model), func(c netvirt.Change) bool { return c.Old != nil })
 		stageAll(t, m, creations)
 		stageAll(t, m, netvirt.Diff(m.model(), model))
@@ -213,7 +226,7 @@ func spoil(rng *rand.Rand, rows []ovsdb.Row, links []ovsdb.Link, key, value stri
 func TestNames(t *testing.T) {
 	for seed := range uint64(20) {
 		uuids, names := map[string]bool{}, map[string]bool{}
-		rows, _ := flat(encodeModel(randomModel(seed, 40)))
+		rows, _ := flat(encodeModel(randomModel(t, seed, 40)))
 		for _, r := range rows {
 			name := ""
 			switch r := r.Value.(type) {
@@ -232,8 +245,8 @@ func TestNames(t *testing.T) {
 
 // TestSteps: steps keep all changes, and no reference is dangling after any of them.
 func TestSteps(t *testing.T) {
-	model := randomModel(1, 30)
-	next := randomModel(2, 30)
+	_, model := randomModel(t, 1, 30)
+	_, next := randomModel(t, 3, 30)
 	changes := netvirt.Diff(model, next)
 	have := maps.Clone(model)
 	count := 0

@@ -55,7 +55,7 @@ func TestExternalRows(t *testing.T) {
 	w := backendtest.NewWorld(5)
 	for range 20 {
 		w.Step()
-		write(t, b, w.Model().Select(b.Kinds()))
+		write(t, b, w.ModelFor(b))
 	}
 	has, err := other.Read(t.Context())
 	require.NoError(t, err)
@@ -118,8 +118,8 @@ func TestBlockedPolicy(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server)
 	acl, port := netvirt.ACL{Name: "a:isolated:ingress"}.Key(), netvirt.Interface{Name: livePods[aBlock].iface()}.Key()
-	isolated := loggedModel(false, false)
-	for name, before := range map[string]netvirt.Model{"new pod": {}, "existing pod": liveModel(false)} {
+	isolated := withGateways(loggedModel(false, false))
+	for name, before := range map[string]netvirt.Model{"new pod": {}, "existing pod": withGateways(liveModel(false))} {
 		t.Run(name, func(t *testing.T) {
 			write(t, b, before)
 			server.NBCtl(t, "pg-add", "coe_bridge..a.3aisolated.3aingress")
@@ -154,7 +154,7 @@ func TestBlockedAddressSet(t *testing.T) {
 	server := ovsdb.Start(t)
 	b := open(t, server)
 	group := netvirt.RemoteGroup{Name: "peers:1"}
-	all := loggedModel(false, false)
+	all := withGateways(loggedModel(false, false))
 	all.Add(group, netvirt.ACE{
 		ACL: "a:pods", Namespace: "a", Name: "ingress:db:0:ipv4", Direction: netvirt.Ingress, Family: netvirt.IPv4, Remote: group.Name,
 	})
@@ -182,8 +182,14 @@ func TestBlockedAddressSet(t *testing.T) {
 // TestDamage: every change that an external writer makes to a row of ours is found by
 // Read and repaired by writing the difference, even if the object is not wanted.
 func TestDamage(t *testing.T) {
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		t.Run(string(layout), func(t *testing.T) { testDamage(t, layout) })
+	}
+}
+
+func testDamage(t *testing.T, layout ovn.Layout) {
 	server := ovsdb.Start(t)
-	b := open(t, server)
+	b := open(t, server, func(c *ovn.Config) { c.Layout = layout })
 	want := someModel(b)
 	write(t, b, want)
 	whole := server.Dump(t, tables...)
@@ -197,7 +203,8 @@ func TestDamage(t *testing.T) {
 	acl := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "priority=998"))[0]
 	logged := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "ACL", "log=true"))[0]
 	group := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Port_Group", "ports!=[]", "acls!=[]"))[0]
-	gateway := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Router", "options!={}"))[0]
+	gateway := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Router", "nat!=[]"))[0]
+	dhcp := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "DHCP_Options", "options!={}"))[0]
 	elan := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Switch", "load_balancer_group!=[]"))[0]
 	marks := []string{
 		"Logical_Switch", "Logical_Switch_Port", "Logical_Router", "Logical_Router_Port", "Logical_Router_Static_Route", "Logical_Router_Policy", "NAT", "ACL",
@@ -225,7 +232,7 @@ func TestDamage(t *testing.T) {
 		"gateway's chassis":   {"set", "Logical_Router", gateway, "options:chassis=x"},
 		"translation":         {"set", "NAT", first("NAT"), "external_ip=1.2.3.4"},
 		"translations gone":   {"lr-nat-del", gateway},
-		"DHCP options":        {"clear", "DHCP_Options", first("DHCP_Options"), "options"},
+		"DHCP options":        {"clear", "DHCP_Options", dhcp, "options"},
 		"DHCP options gone":   {"dhcp-options-del", first("DHCP_Options")},
 		"VIPs":                {"clear", "Load_Balancer", first("Load_Balancer"), "vips"},
 		"balancer's options":  {"set", "Load_Balancer", first("Load_Balancer"), "options:reject=false"},
@@ -283,9 +290,8 @@ func TestDamage(t *testing.T) {
 // TestFormerGroups: in a database from before decision 90, elan-instances and vpn-instances of the layout node are Port_Groups. Only these
 // objects differ from the wanted ones, so the interfaces of their pods stay confirmed. Further pods can be written before the groups are replaced.
 func TestFormerGroups(t *testing.T) {
-	byNode := func(c *ovn.Config) { c.Layout = ovn.LayoutNode }
 	server, fresh := ovsdb.Start(t), ovsdb.Start(t)
-	b := open(t, server, byNode)
+	b := open(t, server)
 	w := backendtest.NewWorld(7)
 	w.AddPods(10)
 	first := w.ModelFor(b)
@@ -310,7 +316,7 @@ func TestFormerGroups(t *testing.T) {
 	require.Greater(t, replaced, 2)
 
 	requireOutdated(t, b, first, map[netvirt.Kind]bool{netvirt.KindELANInstance: true, netvirt.KindVPNInstance: true}, replaced)
-	requireRenewed(t, server, fresh, b, w, byNode)
+	requireRenewed(t, server, fresh, b, w)
 }
 
 // TestRowsWithAllPairs: in a database from before decision 94, ports, and in the layout node elan-instances and subnets, have all pairs in external_ids. The
@@ -354,7 +360,7 @@ func requireOutdated(t *testing.T, b *ovn.Backend, want netvirt.Model, kinds map
 
 // requireRenewed requires that a backend writes further pods to a server with rows of an earlier release, and then has the same rows as a fresh
 // server.
-func requireRenewed(t *testing.T, server, fresh *ovsdb.Server, b *ovn.Backend, w *backendtest.World, with func(*ovn.Config)) {
+func requireRenewed(t *testing.T, server, fresh *ovsdb.Server, b *ovn.Backend, w *backendtest.World, with ...func(*ovn.Config)) {
 	t.Helper()
 	have, err := b.Read(t.Context())
 	require.NoError(t, err)
@@ -363,7 +369,7 @@ func requireRenewed(t *testing.T, server, fresh *ovsdb.Server, b *ovn.Backend, w
 	changes := netvirt.Diff(have, want)
 	require.NoError(t, b.Write(t.Context(), slices.DeleteFunc(slices.Clone(changes), func(c netvirt.Change) bool { return c.Old != nil })))
 	write(t, b, want)
-	write(t, open(t, fresh, with), want)
+	write(t, open(t, fresh, with...), want)
 	require.Equal(t, fresh.Dump(t, tables...), server.Dump(t, tables...))
 }
 
@@ -508,7 +514,7 @@ func TestRouterLost(t *testing.T) {
 	for _, damage := range []string{"clear Logical_Router %s external_ids", "lr-del %s"} {
 		t.Run(damage, func(t *testing.T) {
 			server := ovsdb.Start(t)
-			c := start(t, open(t, server), 7, reconcile.Config{})
+			c := start(t, open(t, server, byELAN), 7, reconcile.Config{})
 			for range 10 {
 				c.step()
 			}
@@ -568,7 +574,7 @@ func TestLeftBinding(t *testing.T) {
 // repair deletes nothing.
 func TestBindingOfDamagedPod(t *testing.T) {
 	server := ovsdb.Start(t)
-	want := withHost("first", "0a:58:ac:10:00:05")
+	want := withGateways(withHost("first", "0a:58:ac:10:00:05"))
 	write(t, open(t, server), want)
 	server.NBCtl(t, "clear", "Logical_Switch_Port", "a:first", "external_ids")
 	have, err := open(t, server).Read(t.Context())

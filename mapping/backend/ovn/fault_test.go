@@ -199,7 +199,7 @@ func TestWriteAfterWipe(t *testing.T) {
 
 	w := backendtest.NewWorld(9)
 	w.AddPods(3)
-	more := w.Model().Select(b.Kinds())
+	more := w.ModelFor(b)
 	for k := range want {
 		delete(more, k)
 	}
@@ -214,6 +214,7 @@ func TestStopped(t *testing.T) {
 	b := open(t, server, func(c *ovn.Config) { c.Batch, c.Timeout = 10_000, 15*time.Second })
 	large := netvirt.Model{}
 	large.Add(bulk(500, 10, 20)...)
+	withGateways(large)
 	_, err := b.Read(t.Context())
 	require.NoError(t, err)
 
@@ -245,6 +246,8 @@ func TestBusyServer(t *testing.T) {
 	few, many := netvirt.Model{}, netvirt.Model{}
 	few.Add(bulk(200, 10, 20)...)
 	many.Add(bulk(9000, 10, 20)...)
+	withGateways(few)
+	withGateways(many)
 	write(t, b, few)
 	watch(t, b)
 	changes := netvirt.Diff(few, many)
@@ -411,14 +414,14 @@ func TestTakenOver(t *testing.T) {
 	w := backendtest.NewWorld(11)
 	for range 30 {
 		w.Step()
-		model := w.Model().Select(one.Kinds())
+		model := w.ModelFor(one)
 		write(t, one, model)
 		w.Step()
 		have, err := two.Read(t.Context())
 		require.NoError(t, err)
 		backendtest.Agree(t, model, have)
 		write(t, one, netvirt.Model{})
-		next := w.Model().Select(one.Kinds())
+		next := w.ModelFor(one)
 		// two has not seen that all is gone: an error, or all that is wanted.
 		if err := two.Write(t.Context(), netvirt.Diff(have, next)); err == nil {
 			continue

@@ -2,7 +2,6 @@ package ovn_test
 
 import (
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -50,9 +49,7 @@ func nodePortsOfLive(m netvirt.Model) (all []isolatedNode) {
 func TestNodePortTraffic(t *testing.T) {
 	t.Parallel()
 	lab := ovnhost.ForTest(t, "host1", "host2")
-	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
+	b := withLayout(t, lab, ovn.LayoutELAN)
 	m := liveModel(true)
 	nodes := nodePortsOfLive(m)
 	require.Len(t, nodes, 4)

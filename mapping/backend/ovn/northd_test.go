@@ -2,7 +2,6 @@ package ovn_test
 
 import (
 	"fmt"
-	"log/slog"
 	"net/netip"
 	"strings"
 	"testing"
@@ -81,11 +80,8 @@ func podOf(last byte, objects ...netvirt.Object) []netvirt.Object {
 // policies changes its labels. When a pod with 20 policies starts, it does so only if the
 // release of OVN does so for every pod (before 23.09).
 func TestNorthdComputesLittle(t *testing.T) {
-	n := &northd{t: t, lab: ovnhost.ForTest(t)}
-	var err error
-	n.b, err = ovn.New(ovn.Config{Endpoints: n.lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(n.b.Close)
+	lab := ovnhost.ForTest(t)
+	n := &northd{t: t, lab: lab, b: withLayout(t, lab, ovn.LayoutNode)}
 
 	const ns = "namespace-0"
 	groups, remote := []string{"in"}, []string{}
@@ -103,7 +99,7 @@ func TestNorthdComputesLittle(t *testing.T) {
 		}
 	}
 	objects = append(objects, joined("namespace-0:pod-0", remote), joined("namespace-0:pod-1", remote))
-	require.Positive(t, n.write(n.with(objects...)))
+	require.Positive(t, n.write(withGateways(n.with(objects...))))
 	// On a busy machine northd can still compute again what it had before. So one of some changes counts.
 	const tries = 10
 	again := 0
@@ -140,18 +136,15 @@ func logicalFlows(t testing.TB, lab *ovnhost.Lab) int {
 // TestPlacesCostNothing: groups for the places of clients make no logical flows. Only a service with
 // places does.
 func TestPlacesCostNothing(t *testing.T) {
-	n := &northd{t: t, lab: ovnhost.ForTest(t)}
-	var err error
-	n.b, err = ovn.New(ovn.Config{Endpoints: n.lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(n.b.Close)
+	lab := ovnhost.ForTest(t)
+	n := &northd{t: t, lab: lab, b: withLayout(t, lab, ovn.LayoutNode)}
 
-	m := liveModel(false)
+	m := withGateways(liveModel(false))
 	without := n.flows(m)
 	m.Add(nodesOfLive...)
-	require.Equal(t, without, n.flows(m), "nodes")
+	require.Equal(t, without, n.flows(withGateways(m)), "nodes")
 	w := &placesWorld{t: t}
-	with := n.flows(w.model(false, 0, offered{onHost1, onHost2, everywhere}, offered{six1, nowhere, six1}))
+	with := n.flows(withGateways(w.model(false, 0, offered{onHost1, onHost2, everywhere}, offered{six1, nowhere, six1})))
 	t.Logf("%d logical flows, %d with a service of 2 VIPs and 2 places", without, with)
 	require.Greater(t, with, without)
 }

@@ -48,7 +48,7 @@ const (
 // ParseLayout parses a layout.
 func ParseLayout(text string) (Layout, error) { return codec.ParseLayout(text) }
 
-// Config configures a Backend. A field with its zero value takes its default.
+// Config configures a Backend. It must have Endpoints and Layout. Each other field with its zero value takes its default.
 type Config struct {
 	// Endpoints lists the servers of one database, comma-separated: unix:PATH,
 	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers and is not
@@ -62,7 +62,7 @@ type Config struct {
 	// Owner distinguishes rows of this backend from rows of another instance in the same
 	// database. Default "coe-bridge".
 	Owner string
-	// Layout is how pods are arranged in logical switches. Default LayoutELAN.
+	// Layout is how pods are arranged in logical switches. It has no default here, because that depends on settings outside the backend.
 	Layout Layout
 	// Epoch is a decimal number that grows from one writer to the next. The database
 	// belongs to the writer with the greatest epoch. Empty: every writer may write.
@@ -87,7 +87,6 @@ type Config struct {
 
 func (c *Config) setDefaults() {
 	setDefault(&c.Owner, codec.DefaultOwner)
-	setDefault(&c.Layout, LayoutELAN)
 	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.ConnectTimeout, 2*time.Second)
@@ -122,6 +121,9 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	cfg.setDefaults()
 	endpoints, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
 	if err != nil {
+		return nil, err
+	}
+	if _, err := ParseLayout(string(cfg.Layout)); err != nil {
 		return nil, err
 	}
 	if cfg.Epoch != "" {

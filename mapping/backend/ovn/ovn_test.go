@@ -25,10 +25,10 @@ var tables = []string{
 	"Gateway_Chassis", "Port_Group", "Address_Set", "Load_Balancer", "Load_Balancer_Group", "DHCP_Options", "Static_MAC_Binding", "Meter", "Meter_Band",
 }
 
-// open returns a backend on a server.
+// open returns a backend on a server. It has the layout of most clusters, LayoutNode, unless a change names another one.
 func open(t testing.TB, server *ovsdb.Server, change ...func(*ovn.Config)) *ovn.Backend {
 	t.Helper()
-	cfg := ovn.Config{Endpoints: server.Endpoint()}
+	cfg := ovn.Config{Endpoints: server.Endpoint(), Layout: ovn.LayoutNode}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -37,6 +37,9 @@ func open(t testing.TB, server *ovsdb.Server, change ...func(*ovn.Config)) *ovn.
 	t.Cleanup(b.Close)
 	return b
 }
+
+// byELAN changes the layout to LayoutELAN.
+func byELAN(c *ovn.Config) { c.Layout = ovn.LayoutELAN }
 
 // write writes a model, and checks that Read returns it.
 func write(t testing.TB, b *ovn.Backend, want netvirt.Model) {
@@ -57,7 +60,7 @@ func someModel(b *ovn.Backend) netvirt.Model {
 	}
 	w.AddPods(10)
 	w.Join()
-	return w.Model().Select(b.Kinds())
+	return w.ModelFor(b)
 }
 
 // TestHistory: the rows do not depend on what was there before: an empty database gets the
@@ -70,7 +73,7 @@ func TestHistory(t *testing.T) {
 		w := backendtest.NewWorld(seed)
 		for range 15 {
 			w.Step()
-			m := w.Model().Select(b.Kinds())
+			m := w.ModelFor(b)
 			write(t, b, m)
 			if rng.IntN(5) > 0 {
 				continue
@@ -88,10 +91,8 @@ func TestConformance(t *testing.T) {
 	backendtest.Run(t, func(t *testing.T) backendtest.Backend { return open(t, ovsdb.Start(t)) })
 }
 
-func TestConformanceOfLayoutNode(t *testing.T) {
-	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend {
-		return open(t, ovsdb.Start(t), func(c *ovn.Config) { c.Layout = ovn.LayoutNode })
-	})
+func TestConformanceOfLayoutELAN(t *testing.T) {
+	backendtest.RunWalks(t, 3, func(t *testing.T) backendtest.Backend { return open(t, ovsdb.Start(t), byELAN) })
 }
 
 // TestLayouts: a backend takes over the rows of the other layout, and makes the rows that an empty database gets.
@@ -139,7 +140,9 @@ func TestNewRefuses(t *testing.T) {
 		"ssl without TLS": {
 			ovn.Config{Endpoints: "ssl:localhost:6641"}, "needs a certificate",
 		},
-		"epoch": {ovn.Config{Endpoints: "unix:/a", Epoch: "x"}, "want a decimal number"},
+		"no layout":      {ovn.Config{Endpoints: "unix:/a"}, `layout "": want elan or node`},
+		"unknown layout": {ovn.Config{Endpoints: "unix:/a", Layout: "vpn"}, `layout "vpn"`},
+		"epoch":          {ovn.Config{Endpoints: "unix:/a", Layout: ovn.LayoutNode, Epoch: "x"}, "want a decimal number"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

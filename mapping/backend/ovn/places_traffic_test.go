@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -115,11 +114,8 @@ func (w *placesWorld) connect(from livePod, vip netip.AddrPort) error {
 // namespaces that share the transit, and pods of the same namespace if it is isolated.
 func TestPlacesTraffic(t *testing.T) {
 	t.Parallel()
-	w := &placesWorld{t: t, lab: ovnhost.ForTest(t, "host1", "host2")}
-	var err error
-	w.b, err = ovn.New(ovn.Config{Endpoints: w.lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(w.b.Close)
+	lab := ovnhost.ForTest(t, "host1", "host2")
+	w := &placesWorld{t: t, lab: lab, b: withLayout(t, lab, ovn.LayoutELAN)}
 	local := offered{onHost1, onHost2, everywhere}
 	local6 := offered{six1, nowhere, six1}
 	w.write(w.model(false, 0, local, local6))

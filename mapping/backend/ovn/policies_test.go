@@ -151,8 +151,8 @@ func TestOverlappingAddresses(t *testing.T) {
 	}
 	acl.Interface, acl.Namespace, acl.SecurityGroups = "other:front", "other", "web:ingress"
 	m.Add(acl, netvirt.ELANInstance{Name: "192.0.2.1:other", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 70001})
-	rows, links := flat(encodeModel(m))
-	require.Equal(t, m, loadRows(t, rows, links).model())
+	rows, links := flat(encodeModel(testCodec, m))
+	require.Equal(t, m, loadRows(t, testCodec, rows, links).model())
 }
 
 // TestMatchNames: names in matches are valid, and different names stay different.
@@ -161,7 +161,7 @@ func TestMatchNames(t *testing.T) {
 	for _, name := range []string{"a-b", "a_b", "a.b", "a:b", "a/b", "a.2db", "a..b", "a", "1a", "-1a", "A-b", "a--b", "ü"} {
 		m := netvirt.Model{}
 		m.Add(netvirt.ACL{Name: name, Namespace: "a"})
-		for _, set := range encodeModel(m) {
+		for _, set := range encodeModel(testCodec, m) {
 			row := set.Rows[0].Value.(*nb.PortGroup)
 			require.Regexp(t, `^[A-Za-z_.][A-Za-z0-9_.]*$`, row.Name)
 			require.Empty(t, seen[row.Name], name)
@@ -188,7 +188,7 @@ func TestACLRows(t *testing.T) {
 		netvirt.ACE{ACL: "web:out", Namespace: "web", Name: "egress-1", Direction: netvirt.Egress, Family: netvirt.IPv6, Remote: "peers"},
 	)
 	var have []string
-	rows, links := flat(encodeModel(m))
+	rows, links := flat(encodeModel(testCodec, m))
 	for _, r := range rows {
 		if acl, ok := r.Value.(*nb.ACL); ok {
 			have = append(have, fmt.Sprintf("%s %d %s %s %s", acl.Direction, acl.Priority, acl.Action, acl.Match, acl.Options["apply-after-lb"]))
@@ -233,7 +233,7 @@ func TestLogRows(t *testing.T) {
 		limits = map[string]string{} // by name of the meter
 		bands  = map[string]*nb.MeterBand{}
 	)
-	rows, _ := flat(encodeModel(m))
+	rows, _ := flat(encodeModel(testCodec, m))
 	for _, r := range rows {
 		switch o := r.Value.(type) {
 		case *nb.Meter:

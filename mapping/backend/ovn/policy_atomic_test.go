@@ -2,7 +2,6 @@ package ovn_test
 
 import (
 	"encoding/json"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -20,10 +19,8 @@ import (
 // The server's log has a record for each transaction.
 func TestPortJoinsInItsTransaction(t *testing.T) {
 	lab := ovnhost.ForTest(t)
-	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
-	write(t, b, (&policies{in: netvirt.RemoteGroup{Name: "in"}, out: netvirt.RemoteGroup{Name: "out"}}).model())
+	b := withLayout(t, lab, ovn.LayoutNode)
+	write(t, b, withGateways((&policies{in: netvirt.RemoteGroup{Name: "in"}, out: netvirt.RemoteGroup{Name: "out"}}).model()))
 
 	log, err := os.ReadFile(filepath.Join(lab.Dir, ovnhost.CentralNamespace, "nb.db"))
 	require.NoError(t, err)

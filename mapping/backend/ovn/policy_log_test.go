@@ -3,7 +3,6 @@ package ovn_test
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -56,11 +55,9 @@ var loggedUDP = []uint16{9001, 9002, 9003, 9004, 9005}
 // rate is limited for all ACLs of a namespace with one direction and verdict.
 func TestPolicyLog(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1")
-	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
+	b := withLayout(t, lab, ovn.LayoutNode)
 	apply := func(drops, all bool) {
-		write(t, b, loggedModel(drops, all))
+		write(t, b, withGateways(loggedModel(drops, all)))
 		require.NoError(t, lab.Sync(t.Context()))
 	}
 	const inside, outside = aBlock, bBlock

@@ -88,7 +88,7 @@ func (w *followed) await(t *testing.T, port string, is func(ovn.PortTimes) bool)
 // TestPorts follows a pod on its way through a real OVN, with and without the southbound database.
 func TestPorts(t *testing.T) {
 	lab := ovnhost.ForTest(t, "host1")
-	cfg := ovn.Config{Endpoints: lab.NB.Remote, Southbound: lab.SB.Remote, Probe: 50 * time.Millisecond}
+	cfg := ovn.Config{Endpoints: lab.NB.Remote, Layout: ovn.LayoutNode, Southbound: lab.SB.Remote, Probe: 50 * time.Millisecond}
 	b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)

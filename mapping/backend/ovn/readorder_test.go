@@ -2,7 +2,6 @@ package ovn
 
 import (
 	"fmt"
-	"log/slog"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -32,9 +31,7 @@ type encoded struct {
 func encodedModels(t *testing.T, seeds int) (all []*encoded) {
 	t.Helper()
 	for _, layout := range []codec.Layout{codec.LayoutELAN, codec.LayoutNode} {
-		b, err := New(Config{Endpoints: "unix:/nonexistent", Layout: layout}, slog.New(slog.DiscardHandler))
-		require.NoError(t, err)
-		t.Cleanup(b.Close)
+		b := offline(t, layout)
 		for seed := range seeds {
 			w := backendtest.NewWorld(uint64(seed))
 			for range 40 {

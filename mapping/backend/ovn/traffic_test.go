@@ -121,9 +121,7 @@ func (p livePod) plug(t *testing.T, lab *ovnhost.Lab, n int) {
 func TestTraffic(t *testing.T) {
 	t.Parallel()
 	lab := ovnhost.ForTest(t, "host1", "host2")
-	b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote}, slog.New(slog.DiscardHandler))
-	require.NoError(t, err)
-	t.Cleanup(b.Close)
+	b := withLayout(t, lab, ovn.LayoutELAN)
 
 	write(t, b, liveModel(false))
 	for n, p := range livePods {
@@ -138,7 +136,7 @@ func TestTraffic(t *testing.T) {
 	require.NoError(t, lab.Sync(t.Context()))
 	requireReach(t, lab, func(from, to livePod) bool { return from.ns == to.ns })
 	require.Contains(t, []string{"other-host", "routed"}, page(t, lab, livePods[0], vip))
-	_, err = lab.HTTPGet(t.Context(), livePods[5].iface(), "http://"+vip.String())
+	_, err := lab.HTTPGet(t.Context(), livePods[5].iface(), "http://"+vip.String())
 	require.Error(t, err, "a service of another namespace is unreachable")
 }
 

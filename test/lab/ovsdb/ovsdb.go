@@ -117,14 +117,14 @@ func (p *Process) dump(t testing.TB, tables []string) string {
 		for end := time.Now().Add(patience); err != nil && time.Now().Before(end); { // it has just started, or another member leads now
 			out, err = p.dumpTable(table)
 		}
-		require.NoError(t, err, "dump %s: %s", table, out)
+		require.NoError(t, err, "dump %s", table)
 		fmt.Fprintf(&dump, "%s", out)
 	}
 	return dump.String()
 }
 
 func (p *Process) dumpTable(table string) ([]byte, error) {
-	return exec.Command("ovsdb-client", "--timeout=60", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table).CombinedOutput()
+	return output("ovsdb-client", "--timeout=60", "--format=csv", "dump", p.Endpoint(), "OVN_Northbound", table)
 }
 
 // NBCtl runs ovn-nbctl on the database, like an external writer, and returns its output.
@@ -140,11 +140,23 @@ func (s *Server) TryNBCtl(args ...string) (string, error) { return s.process.nbc
 
 func (p *Process) nbctl(args []string) (string, error) {
 	args = append([]string{"--db=" + p.Endpoint(), "--timeout=60", "--no-leader-only"}, args...)
-	out, err := exec.Command("ovn-nbctl", args...).CombinedOutput()
+	out, err := output("ovn-nbctl", args...)
 	if err != nil {
-		return "", fmt.Errorf("ovn-nbctl %v: %w: %s: install the Debian package ovn-central", args, err, out)
+		return "", fmt.Errorf("%w: install the Debian package ovn-central", err)
 	}
 	return string(out), nil
+}
+
+// output runs a program, and returns its output. It leaves out the log, to which a program on a busy machine adds warnings.
+func output(program string, args ...string) ([]byte, error) {
+	var log bytes.Buffer
+	command := exec.Command(program, args...)
+	command.Stderr = &log
+	out, err := command.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s %v: %w: %s", program, args, err, &log)
+	}
+	return out, nil
 }
 
 // FillDisk fills the disk of a server of StartOnDisk to the last byte.

@@ -11,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-var testCodec = Codec{Owner: "owner"}
+var testCodec = Codec{Owner: "owner", Layout: LayoutELAN}
 
 // TestUUIDs: the UUID of a row never changes, because databases contain it.
 func TestUUIDs(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 // Layout is how a codec arranges pods in logical switches.
 type Layout string
 
-// The layouts. The empty Layout is LayoutELAN.
+// The layouts. A Codec must have one of them.
 const (
 	// LayoutELAN: a switch for each elan-instance, and a router for each vpn-instance.
 	LayoutELAN Layout = "elan"

@@ -21,8 +21,8 @@ import (
 func TestReadsAsLibovsdb(t *testing.T) {
 	server := testdb.Start(t)
 	var backends []*ovn.Backend // of both layouts
-	for _, cfg := range []ovn.Config{{Endpoints: server.Endpoint()}, {Endpoints: server.Endpoint(), Layout: ovn.LayoutNode}} {
-		b, err := ovn.New(cfg, slog.New(slog.DiscardHandler))
+	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
+		b, err := ovn.New(ovn.Config{Endpoints: server.Endpoint(), Layout: layout}, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
 		t.Cleanup(b.Close)
 		backends = append(backends, b)

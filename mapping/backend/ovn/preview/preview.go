@@ -49,6 +49,9 @@ type Database struct {
 // New returns the database that has a model in a layout, with the owner codec.DefaultOwner. It fails if an object refers to an
 // object that is not in the model.
 func New(m netvirt.Model, layout codec.Layout) (*Database, error) {
+	if _, err := codec.ParseLayout(string(layout)); err != nil {
+		return nil, fmt.Errorf("list northbound rows: %w", err)
+	}
 	d := &Database{codec.Codec{Owner: codec.DefaultOwner, Layout: layout}, m, map[netvirt.Key]netvirt.Model{}}
 	for _, k := range slices.SortedFunc(maps.Keys(m), netvirt.Key.Compare) {
 		for _, ref := range m[k].Refs() {
