@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -43,12 +44,23 @@ func (p *PKI) Issue(t testing.TB, name string) pki.Paths {
 	return pki.Paths{Cert: filepath.Join(p.dir, name+"-cert.pem"), Key: filepath.Join(p.dir, name+"-privkey.pem")}
 }
 
-// FreePort returns a TCP port of loopback that was free a moment ago. The kernel gives it to no client meanwhile, because
-// it is below net.ipv4.ip_local_port_range.
+// The ports that FreePort returns are firstPort and the following ones, from a random one on: several programs test at a time.
+const (
+	firstPort = 20000
+	freePorts = 10000
+)
+
+var (
+	firstTried = rand.Uint32N(freePorts)
+	tried      atomic.Uint32
+)
+
+// FreePort returns a TCP port of loopback that was free a moment ago, and a different one in each call. The kernel gives it to no client
+// meanwhile, because it is below net.ipv4.ip_local_port_range.
 func FreePort(t testing.TB) string {
 	t.Helper()
 	for range 100 {
-		port := strconv.Itoa(20000 + rand.IntN(10000))
+		port := strconv.Itoa(int(firstPort + (firstTried+tried.Add(1))%freePorts))
 		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
 			require.NoError(t, l.Close())
 			return port
