@@ -25,17 +25,21 @@ func TestMachines(t *testing.T) {
 	w.step("pods reach each other", w.testPods)
 	w.step("trace knows all stages", w.testStages)
 	w.step("nodes reach the listener for nodes alone", w.testPorts)
+	w.testFaults()
+}
+
+func (w *world) testFaults() {
 	w.step("the machine that leads the southbound database is killed", w.testKilled)
 	w.step("a machine is cut off", w.testCutOff)
 	w.step("a machine is replaced", w.testReplaced)
 	w.step("all machines are killed", w.testAllKilled)
 }
 
-// TestMachinesOfLayoutNode is TestMachines with a switch for each node, and one fault.
+// TestMachinesOfLayoutNode is TestMachines with a switch for each node.
 func TestMachinesOfLayoutNode(t *testing.T) {
 	w := start(t, ovn.LayoutNode)
 	w.step("pods reach each other", w.testPods)
-	w.step("the machine that leads the southbound database is killed", w.testKilled)
+	w.testFaults()
 }
 
 func (w *world) testPods() {
