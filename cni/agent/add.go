@@ -261,6 +261,10 @@ func (a *Agent) steps(p plan, undo *undo) []step {
 			func(ctx context.Context) error { return a.opened(ctx, p) }, nil,
 		},
 		{
+			"services",
+			func(ctx context.Context) error { return a.led(ctx, p) }, nil,
+		},
+		{
 			"announce",
 			func(context.Context) error {
 				return a.kernel.do(func() error { return links.Announce(p.pair.Pod, p.pair.Name, p.pair.MAC, p.port.Addresses) })
@@ -280,6 +284,9 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 			return nil, err
 		}
 		if err := a.timed(ctx, "hostports", func() error { return a.opened(ctx, p) }); err != nil {
+			return nil, err
+		}
+		if err := a.timed(ctx, "services", func() error { return a.led(ctx, p) }); err != nil {
 			return nil, err
 		}
 		return p.result()

@@ -36,6 +36,8 @@ type Config struct {
 	Node netns.NsHandle
 	// HostPorts is how pods get host ports.
 	HostPorts HostPorts
+	// Services is how programs of pods reach services. Nil: the pod network leads them.
+	Services Services
 	// Physical has the bridges of the physical networks that the node is connected to.
 	Physical ovs.Physical
 	// OVNRunDir has the control socket of ovn-controller.

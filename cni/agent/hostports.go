@@ -26,6 +26,13 @@ type HostPorts interface {
 	AwaitHostPorts(ctx context.Context) error
 }
 
+// Services leads the programs of pods to services.
+type Services interface {
+	// LeadPod leads the programs of a pod with an IPv4 address, from its network namespace, and waits until they are led. It does nothing if
+	// the pod network leads them.
+	LeadPod(ctx context.Context, netns string, address netip.Addr) error
+}
+
 const (
 	// maxHostPorts is how many host ports a pod can have.
 	maxHostPorts = 64
@@ -207,6 +214,18 @@ func (a *Agent) opened(ctx context.Context, p plan) error {
 	}
 	if err := a.cfg.HostPorts.AwaitHostPorts(ctx); err != nil {
 		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("the node does not answer on the host ports of pod %s", p.at.pod), err.Error())
+	}
+	return nil
+}
+
+// led waits until the programs of the pod of a plan are led to services.
+func (a *Agent) led(ctx context.Context, p plan) error {
+	i := slices.IndexFunc(p.port.Addresses, netip.Addr.Is4)
+	if a.cfg.Services == nil || i < 0 {
+		return nil
+	}
+	if err := a.cfg.Services.LeadPod(ctx, p.port.Attachment.Netns, p.port.Addresses[i]); err != nil {
+		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s is not led to services", p.at.pod), err.Error())
 	}
 	return nil
 }

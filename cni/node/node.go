@@ -32,6 +32,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/odlports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/podservices"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -78,10 +79,13 @@ const (
 
 // Node keeps a node connected to the pod network. Run must be called once.
 type Node struct {
-	cfg             Config
-	log             *slog.Logger
-	metrics         *metrics
-	ports           *nodeports.Table
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+	ports   *nodeports.Table
+	// pods are the pods that the node leads to services; podsLeft is set once it leads none.
+	pods            *podservices.Pods
+	podsLeft        bool
 	health          *healthchecks.Server
 	hosts           hostPorts
 	answers         *egress.Server
@@ -120,6 +124,7 @@ func New(cfg Config) *Node {
 	return &Node{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
 		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight)}),
+		pods:   podservices.New(cfg.Netns, cfg.Log),
 		health: healthchecks.New(cfg.Netns), answers: egress.New(cfg.Netns), nics: nics.New(nics.Config{Netns: cfg.Netns, OfPods: isOwn, FreshFor: freshFor}),
 		hosts: hostPorts{requests: make(chan chan<- error)}, own: map[string][]nodeports.Port{},
 		odl: odlports.New(odlports.Config{Switch: cfg.Switch, Programmed: cfg.Programmed, Log: cfg.Log}), controllers: controllersOf(cfg.Managers),
@@ -133,6 +138,7 @@ func (n *Node) Run(ctx context.Context) {
 			n.log.Warn("could not end the health checks of load balancers", "err", err)
 		}
 		n.answers.Close()
+		n.pods.Close()
 	}()
 	ctx, cancel := context.WithCancel(ctx)
 	var watching sync.WaitGroup
@@ -285,6 +291,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", unanswered, &n.answersFailure)
 	n.connected = o.err == nil
 	n.readHostPorts(asks, place)
+	n.followPods(asks, place)
 	served := n.syncServices(ctx, place)
 	if unread == nil {
 		n.ports.Begin(begun)
@@ -323,14 +330,20 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	switch {
 	case !n.leads(place):
 		n.ports.Replace(nil)
+		n.pods.Replace(nil)
 		clear(n.own)
 	case c.All:
 		clear(n.own)
 		all := make([]nodeports.Port, 0, len(c.Put))
+		var ofPods []nodeports.Port
 		for _, e := range c.Put {
 			all = append(all, n.exposedPorts(e, place)...)
+			if p, leads := n.podPort(e, place); leads {
+				ofPods = append(ofPods, p)
+			}
 		}
 		n.ports.Replace(all)
+		n.pods.Replace(ofPods)
 	default:
 		for _, e := range c.Gone {
 			n.remove(e, place)

@@ -74,8 +74,12 @@ func (p Port) String() string {
 
 // Config configures a Table.
 type Config struct {
-	// Netns is the node's network namespace.
+	// Netns is the node's network namespace, or that of a pod.
 	Netns netns.NsHandle
+	// OfPod is set if it is that of a pod. Then only ports that are Own and not local lead somewhere, and all other packets go on to the
+	// node. The Table never reads what the tables have, because programs of the pod can fill them: after others have changed
+	// nftables, it creates its tables again.
+	OfPod bool
 	// Link is the link to the pod network. EgressLinks are further links by which packets of pods come in: a name that
 	// ends in * means every link whose name begins so.
 	Link, EgressLinks string
@@ -100,7 +104,7 @@ type Place struct {
 // Addresses are what a node needs to know of the pod network in one family.
 type Addresses struct {
 	// Edge is the source address of connections of nodes and pods to endpoints. Without it the node answers on no port of
-	// the family.
+	// the family. In the namespace of a pod it is the address of the pod.
 	Edge netip.Addr
 	// Network has the addresses of all nodes in the pod network. Traffic from there has already been
 	// through a service, and is not led to another one.

@@ -109,7 +109,10 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // node.
 func (t *table) chains() []chain {
 	f := t.family
-	if t.isolated {
+	switch {
+	case t.cfg.OfPod:
+		return t.podChains()
+	case t.isolated:
 		return t.isolatedChains()
 	}
 	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.at.Network))
@@ -172,6 +175,21 @@ func (t *table) isolatedChains() []chain {
 	}
 	unhooked := slices.DeleteFunc(f.refusing(), func(c chain) bool { return c.Hooknum != nil })
 	all = slices.Concat(all, unhooked, f.balancing())
+	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// podChains returns the chains for the namespace of a pod. The endpoints count even if nobody keeps them current, as on the node. A
+// proxy in the pod that takes its connections over comes first: by convention it has the usual priority.
+func (t *table) podChains() []chain {
+	f := t.family
+	all := []chain{{
+		f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+1)),
+		[]rule{{"to endpoints", f.toChain(elsewhere)}},
+	}}
+	for n := 1; n <= MaxEndpoints; n++ {
+		all = append(all, f.anyOf(n))
+	}
 	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
@@ -292,13 +310,21 @@ func (t *table) fromNodeOutside() rule {
 func (f *family) balancing() []chain {
 	all := []chain{{f.chain(noEndpoint), []rule{{"no endpoint on the node", dropped()}}}}
 	for n := 1; n <= MaxEndpoints; n++ {
-		slot := &expr.Numgen{Register: f.behind(2), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}
-		all = append(all,
-			chain{f.chain(chainOf(false, n)), []rule{{"of an address", slices.Concat(f.asked(), []expr.Any{slot}, f.dnat(endpoints))}}},
-			chain{f.chain(chainOf(true, n)), []rule{{"of the node", slices.Concat(f.askedOfNode(), []expr.Any{slot}, f.dnat(endpoints))}}},
-		)
+		all = append(all, f.anyOf(n), chain{
+			f.chain(chainOf(true, n)), []rule{{"of the node", slices.Concat(f.askedOfNode(), f.anySlot(n), f.dnat(endpoints))}},
+		})
 	}
 	return all
+}
+
+// anyOf returns the chain that chooses one of n endpoints of a port at one address.
+func (f *family) anyOf(n int) chain {
+	return chain{f.chain(chainOf(false, n)), []rule{{"of an address", slices.Concat(f.asked(), f.anySlot(n), f.dnat(endpoints))}}}
+}
+
+// anySlot loads a random one of n slots.
+func (f *family) anySlot(n int) []expr.Any {
+	return []expr.Any{&expr.Numgen{Register: f.behind(2), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}}
 }
 
 // refusing returns the chains for ports that refuse clients.

@@ -128,6 +128,11 @@ var rules = map[string]rule{
 		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
+	"cni/podservices": {
+		[]string{"cni/nodeports"},
+		[]string{"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"a part of the agent; knows neither the switch nor the bridge",
+	},
 	"cni/policyroute": {
 		[]string{"cni/links"},
 		[]string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
@@ -148,7 +153,7 @@ var rules = map[string]rule{
 		"addresses of the node's NICs; knows neither the bridge nor the switch",
 	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/egress/nics", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/egress", "cni/egress/nics", "cni/healthchecks", "cni/links", "cni/nodeports", "cni/odlports", "cni/ovs", "cni/podservices", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",

@@ -118,6 +118,9 @@ func (w *world) testServices() {
 	for _, host := range w.lab.Hosts {
 		clients = append(clients, host.Name)
 	}
+	for _, p := range w.pods {
+		w.seen(p, page)
+	}
 	for _, client := range clients {
 		w.both(client, page, serving)
 		by, _ := w.ask(client, api)
@@ -127,6 +130,18 @@ func (w *world) testServices() {
 	for _, host := range w.lab.Hosts {
 		w.both(ovnhost.CentralNamespace, netip.AddrPortFrom(host.Address, 30080), serving)
 	}
+}
+
+// seen requires that an endpoint of a service sees the pod that is its client.
+func (w *world) seen(p odlpods.Plugged, at netip.AddrPort) {
+	w.t.Helper()
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
+		answer, err := w.lab.HTTPGet(ctx, p.String(), "http://"+at.String()+"/")
+		if _, saw, _ := strings.Cut(answer, " "); err == nil && saw != p.Address.String() {
+			err = fmt.Errorf("the endpoint sees %s, not %s", saw, p.Address)
+		}
+		return err
+	}), "%s asks %s", p, at)
 }
 
 // both requires that all pods of a service answer a client.
