@@ -19,7 +19,7 @@ func (w *world) withPod() nodeports.Place {
 	return at
 }
 
-// TestPod: programs of a pod are led to endpoints, which see the address of the pod. What no port leads to goes on as it is. The
+// TestPod: programs of a pod are led to endpoints, which see the address of the pod. All other packets go on as they are. The
 // table follows its ports, and is gone without any.
 func TestPod(t *testing.T) { eachFamily(t, testPod) }
 
