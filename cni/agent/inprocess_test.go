@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -17,6 +19,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
@@ -26,8 +29,9 @@ import (
 // and sweeps only on request.
 type inProcess struct {
 	*agent.Agent
-	vswitch *ovs.Switch
-	uplink  *uplink.Uplink
+	vswitch  *ovs.Switch
+	uplink   *uplink.Uplink
+	services *services
 
 	w     *world
 	host  string
@@ -49,10 +53,10 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 	require.NoError(t, err)
 	sw, err := ovs.New(ovs.Config{Endpoint: w.lab.Host(host).OVSDB.Remote, Controller: controller, Log: log})
 	require.NoError(t, err)
-	node := w.node(host)
+	node, led := w.node(host), &services{}
 	a, err := agent.New(agent.Config{
 		Switch: sw, Uplink: up, Node: node, Dir: dir, Confirmed: controller == ovs.OpenDaylight, Flows: w.flows, Deadline: cmp.Or(w.deadline, 20*time.Second), Log: log,
-		Registry: prometheus.NewRegistry(),
+		Services: led, Registry: prometheus.NewRegistry(),
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -64,7 +68,17 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 		running.Wait()
 		require.NoError(t, node.Close())
 	})
-	return &inProcess{Agent: a, vswitch: sw, uplink: up, w: w, host: host, dir: dir, steps: steps}
+	return &inProcess{Agent: a, vswitch: sw, uplink: up, services: led, w: w, host: host, dir: dir, steps: steps}
+}
+
+// services leads pods to services if the node's own part runs.
+type services struct{ by atomic.Pointer[node.Node] }
+
+func (s *services) LeadPod(ctx context.Context, netns string, address netip.Addr) error {
+	if n := s.by.Load(); n != nil {
+		return n.LeadPod(ctx, netns, address)
+	}
+	return nil
 }
 
 func (a *inProcess) call(ctx context.Context, command string, s *sandbox) *types.Error {

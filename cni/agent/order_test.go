@@ -7,14 +7,18 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os/exec"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -28,6 +32,8 @@ type orderedBridge struct {
 	mu   sync.Mutex
 	now  string
 	more chan struct{} // closed and replaced at a change
+
+	unconfirmed bool // of the records that serve sends
 }
 
 func newOrderedBridge(t *testing.T) *orderedBridge {
@@ -59,7 +65,7 @@ func (b *orderedBridge) serve(id int, place, endpoint string) {
 	notifications := []string{
 		`"coe-agent:snapshot-begin":{}`,
 		`"coe-agent:interface-changed":{"operation":"put","pod-uid":"u1","interface-uid":"u1","namespace":"web","pod":"front","name":"web:front",` +
-			`"parent-interface":"tap0a1b2c3d-4e","node":"172.31.99.11","primary":true,"confirmed":true,"mac-address":"0a:58:0a:2a:00:02",` + oneAddress + `}`,
+			`"parent-interface":"tap0a1b2c3d-4e","node":"172.31.99.11","primary":true,"confirmed":` + strconv.FormatBool(!b.unconfirmed) + `,"mac-address":"0a:58:0a:2a:00:02",` + oneAddress + `}`,
 		`"coe-agent:node-changed":` + place,
 	}
 	if endpoint != "" {
@@ -128,6 +134,57 @@ func TestOrderOfBackendsInProcess(t *testing.T) {
 	}
 }
 
+// TestPodsAreLedInProcess: ADD ends when a pod is led to services in its network namespace. The pod follows them, also when the agent starts
+// again, and is led no more by an agent for OVN.
+func TestPodsAreLedInProcess(t *testing.T) {
+	t.Parallel()
+	w, bridge, a := managedHost(t, ledByNode, "10.42.0.7")
+	stop := a.joinsAs(node.Config{OpenDaylight: true})
+	await(t, "the node is connected", func() error { return w.connected("coe0", "10.42.0.7") })
+	_, err := w.lab.Hosts[0].VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
+	await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+	p, added := w.sandbox("host1", "web", "front", "u1", "sandbox1"), make(chan *types.Error, 1)
+	bridge.unconfirmed = true
+	bridge.serve(2, ledByNode, "10.42.0.7")
+	go func() { added <- a.call(t.Context(), call.Add, p) }()
+	await(t, "the switch has the port", func() error {
+		_, err := w.lab.Hosts[0].VSCtl(t.Context(), "get", "Interface", "tap0a1b2c3d-4e", "name")
+		return err
+	})
+	bridge.unconfirmed = false
+	bridge.serve(3, ledByNode, "10.42.0.7")
+	require.Nil(t, <-added)
+	require.NoError(t, p.isLed("10.42.0.7"))
+	bridge.serve(4, ledByNode, "10.42.0.8")
+	await(t, "the pod follows", func() error { return p.isLed("10.42.0.8") })
+	stop()
+	require.NoError(t, p.isLed("10.42.0.8"))
+	bridge.serve(5, ledByNode, "10.42.0.9")
+	stop = a.joinsAs(node.Config{OpenDaylight: true})
+	await(t, "the pod follows", func() error { return p.isLed("10.42.0.9") })
+	bridge.serve(6, ledByNode, "")
+	await(t, "no service is left", func() error { return p.isLed("") })
+	bridge.serve(7, ledByNode, "10.42.0.9")
+	await(t, "the pod follows", func() error { return p.isLed("10.42.0.9") })
+	stop()
+
+	t.Cleanup(a.joinsAs(node.Config{}))
+	await(t, "OVN leads the pod", func() error { return p.isLed("") })
+	require.Nil(t, a.call(t.Context(), call.Del, p))
+}
+
+// isLed fails unless the network namespace of a pod leads to an endpoint of a service; empty: to none.
+func (s *sandbox) isLed(endpoint string) error {
+	s.w.t.Helper()
+	out, err := exec.CommandContext(s.w.t.Context(), "ip", "netns", "exec", s.netns(), "nft", "list", "ruleset").CombinedOutput()
+	require.NoError(s.w.t, err, "%s", out)
+	if rules := string(out); endpoint == "" && rules != "" || !strings.Contains(rules, endpoint) {
+		return fmt.Errorf("its rules do not lead to %q: %s", endpoint, rules)
+	}
+	return nil
+}
+
 // managedHost returns a host whose switch OpenDaylight manages, with an agent that follows a bridge, which serves a place and an endpoint.
 func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, *inProcess) {
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
@@ -139,22 +196,28 @@ func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, 
 	return w, bridge, a
 }
 
-// joins runs the node's own part of an agent until the test ends. programmed returns the ports that OpenDaylight has programmed; nil: all.
+// joins runs the node's own part of an agent for OpenDaylight until the test ends. programmed returns the ports that OpenDaylight has
+// programmed; nil: all.
 func (a *inProcess) joins(programmed func(context.Context) (map[uint32]bool, error)) {
+	a.w.t.Cleanup(a.joinsAs(node.Config{OpenDaylight: true, Programmed: programmed}))
+}
+
+// joinsAs runs the node's own part of an agent until stop.
+func (a *inProcess) joinsAs(cfg node.Config) (stop func()) {
 	netns := a.w.node(a.host)
-	own := node.New(node.Config{
-		Switch: a.vswitch, Uplink: a.uplink, Netns: netns, OpenDaylight: true, Log: slog.New(a.steps), Registry: prometheus.NewRegistry(),
-		Programmed: programmed,
-		MTU:        func(ctx context.Context) (int, error) { return agent.MTU(ctx, a.vswitch, netns) },
-	})
+	cfg.Switch, cfg.Uplink, cfg.Netns, cfg.Log, cfg.Registry = a.vswitch, a.uplink, netns, slog.New(a.steps), prometheus.NewRegistry()
+	cfg.MTU = func(ctx context.Context) (int, error) { return agent.MTU(ctx, a.vswitch, netns) }
+	own := node.New(cfg)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { own.Run(ctx) })
-	a.w.t.Cleanup(func() {
+	a.services.by.Store(own)
+	return func() {
+		a.services.by.Store(nil)
 		cancel()
 		running.Wait()
 		require.NoError(a.w.t, netns.Close())
-	})
+	}
 }
 
 // connection returns the addresses, routes and rules of host1, with kernel numbers that identify new links and rules. The table of ports of
