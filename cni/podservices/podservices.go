@@ -273,5 +273,5 @@ func inodeOf(path string) inode {
 	if unix.Stat(path, &is) != nil {
 		return inode{}
 	}
-	return inode{uint64(is.Dev), is.Ino}
+	return inode{is.Dev, is.Ino}
 }

@@ -1,0 +1,70 @@
+package node
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/podservices"
+	"github.com/coe-bridge/coe-bridge/cni/uplink"
+)
+
+// TestPortsOfPods: pods are led to cluster addresses whose endpoints are all pods. The node leads to everything else.
+func TestPortsOfPods(t *testing.T) {
+	n := New(Config{Registry: prometheus.NewRegistry(), OpenDaylight: true})
+	at := netip.MustParseAddr("10.96.0.10")
+	cluster := func(change func(*uplink.ExposedPort)) *uplink.ExposedPort {
+		e := &uplink.ExposedPort{
+			External: at, Protocol: "tcp", Port: 80, Address: at, ServicePort: 80, Affinity: 120,
+			Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080}, {IP: netip.MustParseAddr("10.42.1.2"), Port: 8080}},
+		}
+		change(e)
+		return e
+	}
+	want := nodeports.Port{
+		Address: at, Own: true, Protocol: "tcp", Number: 80, Service: netip.AddrPortFrom(at, 80), Affinity: 2 * time.Minute,
+		Endpoints: []netip.AddrPort{netip.MustParseAddrPort("10.42.0.2:8080"), netip.MustParseAddrPort("10.42.1.2:8080")},
+	}
+	for name, e := range map[string]*uplink.ExposedPort{
+		"all endpoints": cluster(func(*uplink.ExposedPort) {}), "those of the node": cluster(func(e *uplink.ExposedPort) { e.Local = true }),
+	} {
+		p, leads := n.podPort(e, balancingPlace())
+		require.True(t, leads, name)
+		require.Equal(t, want, p, name)
+		_, leads = n.podPort(e, place())
+		require.False(t, leads, "the network balances")
+	}
+	for name, change := range map[string]func(*uplink.ExposedPort){
+		"no endpoints":              func(e *uplink.ExposedPort) { e.Endpoints = nil },
+		"too many endpoints":        func(e *uplink.ExposedPort) { e.Endpoints = make([]uplink.Endpoint, nodeports.MaxEndpoints+1) },
+		"an endpoint elsewhere":     func(e *uplink.ExposedPort) { e.Endpoints[1].IP = netip.MustParseAddr("192.168.33.11") },
+		"an endpoint without port":  func(e *uplink.ExposedPort) { e.Endpoints[1].Port = 0 },
+		"a node port":               func(e *uplink.ExposedPort) { e.External = netip.Addr{} },
+		"an external address":       func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.10") },
+		"only some clients":         func(e *uplink.ExposedPort) { e.Restricted = true },
+		"an address outside ranges": func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.53"); e.Address = e.External },
+		"IPv6": func(e *uplink.ExposedPort) {
+			e.External = netip.MustParseAddr("fd96::10")
+			e.Address = e.External
+		},
+	} {
+		_, leads := n.podPort(cluster(change), balancingPlace())
+		require.False(t, leads, name)
+	}
+}
+
+// TestPodsOf: a pod has a network namespace and an IPv4 address.
+func TestPodsOf(t *testing.T) {
+	four, six := netip.MustParseAddr("10.42.0.2"), netip.MustParseAddr("fd42::2")
+	port := func(netns string, addresses ...netip.Addr) ovs.Port {
+		return ovs.Port{Attachment: ovs.Attachment{Netns: netns}, Addresses: addresses}
+	}
+	require.Equal(t, []podservices.Pod{{Netns: "/run/netns/a", Address: four}}, podsOf([]ovs.Port{
+		port("/run/netns/a", six, four), port("/run/netns/b", six), port("", four),
+	}))
+}
