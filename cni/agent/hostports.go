@@ -28,9 +28,9 @@ type HostPorts interface {
 
 // Services leads the programs of pods to services.
 type Services interface {
-	// LeadPod leads the programs of a pod with an IPv4 address, from its network namespace, and waits until they are led. It does nothing if
-	// the pod network leads them.
-	LeadPod(ctx context.Context, netns string, address netip.Addr) error
+	// LeadPod leads the programs of a pod from its network namespace, and waits until they are led, or a try has failed: then the node leads
+	// them. It does nothing if the pod network does.
+	LeadPod(ctx context.Context, netns string)
 }
 
 const (
@@ -220,14 +220,10 @@ func (a *Agent) opened(ctx context.Context, p plan) error {
 
 // led waits until the programs of the pod of a plan are led to services.
 func (a *Agent) led(ctx context.Context, p plan) error {
-	i := slices.IndexFunc(p.port.Addresses, netip.Addr.Is4)
-	if a.cfg.Services == nil || i < 0 {
-		return nil
+	if a.cfg.Services != nil && slices.ContainsFunc(p.port.Addresses, netip.Addr.Is4) {
+		a.cfg.Services.LeadPod(ctx, p.port.Attachment.Netns)
 	}
-	if err := a.cfg.Services.LeadPod(ctx, p.port.Attachment.Netns, p.port.Addresses[i]); err != nil {
-		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s is not led to services", p.at.pod), err.Error())
-	}
-	return nil
+	return ctx.Err()
 }
 
 // claims are the host ports of calls in progress: the local copy of the database can lack their ports.

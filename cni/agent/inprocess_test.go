@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
-	"net/netip"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -74,11 +73,10 @@ func (w *world) inProcess(host, bridge string, controller ovs.Controller) *inPro
 // services leads pods to services if the node's own part runs.
 type services struct{ by atomic.Pointer[node.Node] }
 
-func (s *services) LeadPod(ctx context.Context, netns string, address netip.Addr) error {
+func (s *services) LeadPod(ctx context.Context, netns string) {
 	if n := s.by.Load(); n != nil {
-		return n.LeadPod(ctx, netns, address)
+		n.LeadPod(ctx, netns)
 	}
-	return nil
 }
 
 func (a *inProcess) call(ctx context.Context, command string, s *sandbox) *types.Error {

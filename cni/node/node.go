@@ -83,9 +83,9 @@ type Node struct {
 	log     *slog.Logger
 	metrics *metrics
 	ports   *nodeports.Table
-	// pods are the pods that the node leads to services; podsLeft is set once it leads none.
+	// pods are the pods that are led to services; unledPods is set when no rules of a former process are left in pods.
 	pods            *podservices.Pods
-	podsLeft        bool
+	unledPods       bool
 	health          *healthchecks.Server
 	hosts           hostPorts
 	answers         *egress.Server
@@ -291,12 +291,12 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	n.logFailure(ctx, "the bridge cannot ask about egress addresses", unanswered, &n.answersFailure)
 	n.connected = o.err == nil
 	n.readHostPorts(asks, place)
-	n.followPods(asks, place)
 	served := n.syncServices(ctx, place)
+	unfollowed := n.followPods(asks, place) // when their ports are known
 	if unread == nil {
 		n.ports.Begin(begun)
 	}
-	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
+	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered, unfollowed), retryAfter), served)
 	again = sooner(again, n.odl.Next())
 	return sooner(again, n.nics.Next())
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
-	"github.com/coe-bridge/coe-bridge/cni/podservices"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -27,31 +26,27 @@ func TestPortsOfPods(t *testing.T) {
 		return e
 	}
 	want := nodeports.Port{
-		Address: at, Own: true, Protocol: "tcp", Number: 80, Service: netip.AddrPortFrom(at, 80), Affinity: 2 * time.Minute,
+		Address: at, Protocol: "tcp", Number: 80, Service: netip.AddrPortFrom(at, 80), Affinity: 2 * time.Minute,
 		Endpoints: []netip.AddrPort{netip.MustParseAddrPort("10.42.0.2:8080"), netip.MustParseAddrPort("10.42.1.2:8080")},
 	}
 	for name, e := range map[string]*uplink.ExposedPort{
-		"all endpoints": cluster(func(*uplink.ExposedPort) {}), "those of the node": cluster(func(e *uplink.ExposedPort) { e.Local = true }),
+		"all endpoints": cluster(func(*uplink.ExposedPort) {}), "endpoints of the node": cluster(func(e *uplink.ExposedPort) { e.Local = true }),
 	} {
 		p, leads := n.podPort(e, balancingPlace())
 		require.True(t, leads, name)
+		require.Equal(t, e.Local, p.Local, name)
+		p.Local = false
 		require.Equal(t, want, p, name)
 		_, leads = n.podPort(e, place())
 		require.False(t, leads, "the network balances")
 	}
 	for name, change := range map[string]func(*uplink.ExposedPort){
-		"no endpoints":              func(e *uplink.ExposedPort) { e.Endpoints = nil },
-		"too many endpoints":        func(e *uplink.ExposedPort) { e.Endpoints = make([]uplink.Endpoint, nodeports.MaxEndpoints+1) },
+		"programs of the node":      func(e *uplink.ExposedPort) { e.Own = true },
 		"an endpoint elsewhere":     func(e *uplink.ExposedPort) { e.Endpoints[1].IP = netip.MustParseAddr("192.168.33.11") },
-		"an endpoint without port":  func(e *uplink.ExposedPort) { e.Endpoints[1].Port = 0 },
 		"a node port":               func(e *uplink.ExposedPort) { e.External = netip.Addr{} },
 		"an external address":       func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.10") },
 		"only some clients":         func(e *uplink.ExposedPort) { e.Restricted = true },
 		"an address outside ranges": func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.53"); e.Address = e.External },
-		"IPv6": func(e *uplink.ExposedPort) {
-			e.External = netip.MustParseAddr("fd96::10")
-			e.Address = e.External
-		},
 	} {
 		_, leads := n.podPort(cluster(change), balancingPlace())
 		require.False(t, leads, name)
@@ -64,7 +59,7 @@ func TestPodsOf(t *testing.T) {
 	port := func(netns string, addresses ...netip.Addr) ovs.Port {
 		return ovs.Port{Attachment: ovs.Attachment{Netns: netns}, Addresses: addresses}
 	}
-	require.Equal(t, []podservices.Pod{{Netns: "/run/netns/a", Address: four}}, podsOf([]ovs.Port{
+	require.Equal(t, []string{"/run/netns/a"}, podsOf([]ovs.Port{
 		port("/run/netns/a", six, four), port("/run/netns/b", six), port("", four),
 	}))
 }

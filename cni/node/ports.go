@@ -92,17 +92,12 @@ func (n *Node) put(e *uplink.ExposedPort, place *uplink.Place) {
 	for _, p := range now {
 		n.ports.Put(p)
 	}
-	if p, leads := n.podPort(e, place); leads {
-		n.pods.Put(p)
-	} else {
-		n.pods.Remove(p)
-	}
+	n.putPodPort(e, place)
 }
 
 // remove removes a port that the bridge reports no more.
 func (n *Node) remove(e *uplink.ExposedPort, place *uplink.Place) {
-	ofPods, _ := n.podPort(e, place)
-	n.pods.Remove(ofPods)
+	n.removePodPort(e, place)
 	if !e.Own {
 		n.ports.Remove(n.exposedPort(e, place))
 		return

@@ -139,6 +139,19 @@ func (k *tracker) list(tuples []tuple) (all []connection, err error) {
 	return all, nil
 }
 
+// each calls a function for connections that a tuple names, and perhaps for others, until it returns false. Answers can be left in the
+// socket then. The attributes of a connection are valid until the function returns. A list that the kernel interrupts is not repeated.
+func (k *tracker) each(t tuple, f func(connection) bool) error {
+	err := k.prepare(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, k.request(t, k.family)...).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
+		c, ok := readConnection(m[nl.SizeofNfgenmsg:])
+		return !ok || f(c)
+	})
+	if errors.Is(err, nl.ErrDumpInterrupted) {
+		return nil
+	}
+	return err
+}
+
 // remove removes a connection, unless it is gone.
 func (k *tracker) remove(c *connection) error {
 	_, err := k.ask(nl.IPCTNL_MSG_CT_DELETE, unix.NLM_F_ACK, raw(c.raw))
@@ -150,17 +163,22 @@ func (k *tracker) remove(c *connection) error {
 
 // ask sends a request about connections, and returns the attributes of the answers.
 func (k *tracker) ask(message, flags int, attributes ...nl.NetlinkRequestData) ([][]byte, error) {
+	answers, err := k.prepare(message, flags, attributes...).Execute(unix.NETLINK_NETFILTER, 0)
+	for i := range answers {
+		answers[i] = answers[i][nl.SizeofNfgenmsg:]
+	}
+	return answers, err
+}
+
+// prepare returns a request about connections.
+func (k *tracker) prepare(message, flags int, attributes ...nl.NetlinkRequestData) *nl.NetlinkRequest {
 	request := nl.NewNetlinkRequest(unix.NFNL_SUBSYS_CTNETLINK<<8|message, flags)
 	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_NETFILTER: {Socket: k.socket}}
 	request.AddData(&nl.Nfgenmsg{NfgenFamily: uint8(k.family.number), Version: nl.NFNETLINK_V0})
 	for _, a := range attributes {
 		request.AddData(a)
 	}
-	answers, err := request.Execute(unix.NETLINK_NETFILTER, 0)
-	for i := range answers {
-		answers[i] = answers[i][nl.SizeofNfgenmsg:]
-	}
-	return answers, err
+	return request
 }
 
 // raw are attributes as the kernel has sent them.

@@ -74,12 +74,8 @@ func (p Port) String() string {
 
 // Config configures a Table.
 type Config struct {
-	// Netns is the node's network namespace, or that of a pod.
+	// Netns is the node's network namespace.
 	Netns netns.NsHandle
-	// OfPod is set if it is that of a pod. Then only ports that are Own and not local lead somewhere, and all other packets go on to the
-	// node. The Table never reads what the tables have, because programs of the pod can fill them: after others have changed
-	// nftables, it creates its tables again.
-	OfPod bool
 	// Link is the link to the pod network. EgressLinks are further links by which packets of pods come in: a name that
 	// ends in * means every link whose name begins so.
 	Link, EgressLinks string
@@ -104,7 +100,7 @@ type Place struct {
 // Addresses are what a node needs to know of the pod network in one family.
 type Addresses struct {
 	// Edge is the source address of connections of nodes and pods to endpoints. Without it the node answers on no port of
-	// the family. In the namespace of a pod it is the address of the pod.
+	// the family.
 	Edge netip.Addr
 	// Network has the addresses of all nodes in the pod network. Traffic from there has already been
 	// through a service, and is not led to another one.

@@ -1,6 +1,9 @@
 package nodeports_test
 
 import (
+	"fmt"
+	"net"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -9,83 +12,162 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
-// withPod makes the namespace outside that of a pod, which reaches cluster addresses by the node.
-func (w *world) withPod() nodeports.Place {
-	w.Helper()
-	w.run(w.outside, "ip route add 10.0.0.0/8 via "+node)
-	w.table = nodeports.New(nodeports.Config{Netns: w.outside, OfPod: true})
-	at := place
-	at.IPv4 = nodeports.Addresses{Edge: place.IPv4.Internal}
-	return at
+// podWorld is a world in which the namespace outside is that of a pod, which reaches cluster addresses by the node.
+type podWorld struct {
+	*world
+	ports *nodeports.PodPorts
 }
 
-// TestPod: programs of a pod are led to endpoints, which see the address of the pod. All other packets go on as they are. The
-// table follows its ports, and is gone without any.
-func TestPod(t *testing.T) { eachFamily(t, testPod) }
+func newPodWorld(t *testing.T) *podWorld {
+	t.Helper()
+	w := &podWorld{newWorld(t), nodeports.NewPodPorts()}
+	w.run(w.outside, "ip route add 10.0.0.0/8 via "+node)
+	require.NoError(t, w.ports.Create(w.outside, w.ports.All()))
+	return w
+}
 
-func testPod(w *world) {
-	t := w.T
-	at := w.withPod()
-	w.answers(w.outside, client, "tcp", service+":80", service+":80 "+client)
-	for range 2 {
-		w.syncAll(true, at, serving{Services: []nodeports.Port{own(service, direct("tcp", 80, pod1)), own(service, direct("udp", 80, pod1))}})
-		w.syncAll(false, at, serving{Services: []nodeports.Port{own(service, direct("tcp", 80, pod1)), own(service, direct("udp", 80, pod1))}})
-		w.answers(w.outside, client, "tcp", service+":80", pod1+":8080 "+client)
-		w.answers(w.outside, client, "tcp", pod2+":8080", pod2+":8080 "+client)
-		going, err := w.dial(w.outside, client, "udp", service+":80")
-		require.NoError(t, err)
-		for _, to := range []string{pod1, pod2} {
-			w.syncAll(to != pod1, at, serving{Services: []nodeports.Port{own(service, direct("tcp", 80, to)), own(service, direct("udp", 80, to))}})
-			got, err := answer(going, patience)
-			require.NoError(t, err)
-			require.Equal(t, w.text(to+":8080 "+client), got)
+// change changes ports.
+func (w *podWorld) change(ports ...nodeports.Port) {
+	w.Helper()
+	w.ports.Replace(ports)
+	changes := w.ports.Take()
+	require.False(w, changes.Empty())
+	require.NoError(w, w.ports.Change(w.outside, changes))
+	require.True(w, w.ports.Take().Empty())
+}
+
+// create gives the namespace all ports.
+func (w *podWorld) create(ports ...nodeports.Port) {
+	w.Helper()
+	w.ports.Replace(ports)
+	w.ports.Take()
+	require.NoError(w, w.ports.Create(w.outside, w.ports.All()))
+}
+
+func (w *podWorld) asks(network, want string) {
+	w.Helper()
+	w.answers(w.outside, client, network, service+":80", want+" "+client)
+}
+
+func inPods(protocol string, pods ...string) nodeports.Port {
+	return at(service, direct(protocol, 80, pods...))
+}
+
+// TestPod: programs of a pod are led to endpoints, which see the address of the pod. All other packets go on as they are. The rules follow
+// the ports. Created ports and changed ones are the same.
+func TestPod(t *testing.T) {
+	w := newPodWorld(t)
+	w.asks("tcp", service+":80")
+	w.create(inPods("tcp", pod1))
+	local := inPods("tcp", pod2)
+	local.Local = true
+	w.change(local)
+	w.asks("tcp", pod2+":8080")
+	w.change(inPods("tcp", pod1), inPods("udp", pod1))
+	changed := w.run(w.outside, "nft -s list ruleset")
+	w.create(inPods("tcp", pod1), inPods("udp", pod1))
+	require.Equal(t, changed, w.run(w.outside, "nft -s list ruleset"))
+	w.asks("tcp", pod1+":8080")
+	w.asks("udp", pod1+":8080")
+	w.answers(w.outside, client, "tcp", pod2+":8080", pod2+":8080 "+client)
+
+	w.change(inPods("udp", pod1), inPods("tcp"))
+	w.asks("tcp", service+":80")
+	w.asks("udp", pod1+":8080")
+	require.NoError(t, w.ports.RemoveAll(w.outside))
+	require.Empty(t, w.run(w.outside, "nft list ruleset"))
+	w.create()
+	require.Empty(t, w.run(w.outside, "nft list ruleset"))
+}
+
+// TestUDPOfPod: packets of UDP go to the endpoints of now, also if the rules are created again. Other connections stay.
+func TestUDPOfPod(t *testing.T) {
+	w := newPodWorld(t)
+	w.create(inPods("tcp", pod1))
+	going, err := w.dial(w.outside, client, "udp", service+":80")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, going.Close()) }()
+	for i, step := range []struct {
+		ports  []nodeports.Port
+		create bool
+		want   string
+	}{
+		{nil, false, service + ":80"}, {[]nodeports.Port{inPods("udp", pod1)}, false, pod1 + ":8080"}, {[]nodeports.Port{inPods("udp", pod2)}, false, pod2 + ":8080"},
+		{[]nodeports.Port{inPods("udp", pod1)}, true, pod1 + ":8080"}, {[]nodeports.Port{inPods("udp", pod2, pod1)}, false, pod1 + ":8080"},
+		{nil, true, service + ":80"}, {[]nodeports.Port{inPods("udp", pod2)}, true, pod2 + ":8080"}, {nil, false, service + ":80"},
+	} {
+		if ports := append(step.ports, inPods("tcp", pod1)); step.create {
+			w.create(ports...)
+		} else if i > 0 {
+			w.change(ports...)
 		}
-		w.syncAll(true, at, serving{Services: []nodeports.Port{own(service, direct("tcp", 80, pod2))}})
 		got, err := answer(going, patience)
 		require.NoError(t, err)
-		require.Equal(t, w.text(service+":80 "+client), got, "the node leads what the pod does not")
-		require.NoError(t, going.Close())
+		require.Equal(t, step.want+" "+client, got, i)
+	}
+}
 
-		w.syncAll(true, at, serving{})
-		w.syncAll(false, at, serving{})
-		w.answers(w.outside, client, "tcp", service+":80", service+":80 "+client)
-		require.Empty(t, w.run(w.outside, "nft list ruleset"))
+// TestOpenConnectionsOfPod: a connection of TCP continues when the rules are created, changed and removed, whether the pod or the node leads it.
+func TestOpenConnectionsOfPod(t *testing.T) {
+	w := newPodWorld(t)
+	connect := func() net.Conn {
+		conn, err := w.dial(w.outside, client, "tcp", service+":80")
+		require.NoError(t, err)
+		return conn
+	}
+	continues := func(conn net.Conn, want string) {
+		t.Helper()
+		got, err := answer(conn, patience)
+		require.NoError(t, err)
+		require.Equal(t, want+" "+client, got)
+		require.NoError(t, conn.Close())
+	}
+	byNode := connect()
+	w.create(inPods("tcp", pod1))
+	continues(byNode, service+":80")
+	for _, change := range []func(){
+		func() { w.create(inPods("tcp", pod1)) }, func() { w.create(inPods("tcp", pod2)) }, func() { w.change(inPods("tcp", pod1)) },
+	} {
+		led := connect()
+		was := pod1 + ":8080"
+		if w.run(w.outside, "nft list ruleset | grep -c "+pod2+" || true") != "0\n" {
+			was = pod2 + ":8080"
+		}
+		change()
+		continues(led, was)
 	}
 }
 
 // TestPodWithAffinity: a pod keeps its endpoint.
-func TestPodWithAffinity(t *testing.T) { eachFamily(t, testPodWithAffinity) }
-
-func testPodWithAffinity(w *world) {
-	port := own(service, direct("tcp", 80, pod1, pod2))
+func TestPodWithAffinity(t *testing.T) {
+	w := newPodWorld(t)
+	port := inPods("tcp", pod1, pod2)
 	port.Affinity = time.Hour
-	w.syncAll(true, w.withPod(), serving{Services: []nodeports.Port{port}})
+	w.create(port)
 	first, err := w.ask(w.outside, client, "tcp", service+":80")
-	require.NoError(w.T, err)
+	require.NoError(t, err)
 	for range 20 {
 		w.answers(w.outside, client, "tcp", service+":80", first)
 	}
+	w.change(inPods("tcp", pod1))
+	w.change(port)
+	w.create(port)
 }
 
 // TestPodWithProxy: a proxy in the pod that takes its connections over gets those to services too.
-func TestPodWithProxy(t *testing.T) { eachFamily(t, testPodWithProxy) }
-
-func testPodWithProxy(w *world) {
-	w.syncAll(true, w.withPod(), serving{Services: []nodeports.Port{own(service, direct("tcp", 80, pod1))}})
+func TestPodWithProxy(t *testing.T) {
+	w := newPodWorld(t)
+	w.create(inPods("tcp", pod1))
 	w.serveIn(w.outside, "127.0.0.1:15001")
 	w.run(w.outside, "nft add table ip proxy; nft add chain ip proxy out '{ type nat hook output priority -100; }'; "+
 		"nft add rule ip proxy out tcp dport 80 redirect to :15001")
-	w.answers(w.outside, client, "tcp", service+":80", "127.0.0.1:15001 "+client)
+	w.asks("tcp", "127.0.0.1:15001")
 }
 
-// TestChangedByPod: a table that programs of the pod have changed is created again when others have changed nftables, whatever is in it.
-func TestChangedByPod(t *testing.T) { eachFamily(t, testChangedByPod) }
-
-func testChangedByPod(w *world) {
-	t := w.T
-	at := w.withPod()
-	ports := serving{Services: []nodeports.Port{own(service, direct("tcp", 80, pod1))}}
-	w.syncAll(true, at, ports)
+// TestChangedByPod: ports are created whatever programs of the pod have made of the table. A change fails where the table is not as it was.
+func TestChangedByPod(t *testing.T) {
+	w := newPodWorld(t)
+	w.create(inPods("tcp", pod1))
 	before := w.run(w.outside, "nft -s list ruleset")
 	for _, change := range []string{
 		"nft delete table ip " + nodeports.TableName,
@@ -93,12 +175,43 @@ func testChangedByPod(w *world) {
 		"nft delete table ip " + nodeports.TableName + "; nft add table ip " + nodeports.TableName + "; nft add set ip " + nodeports.TableName + " services '{ type inet_service; }'",
 	} {
 		w.run(w.outside, change)
-		w.answers(w.outside, client, "tcp", service+":80", service+":80 "+client)
-		w.syncAll(true, at, ports)
-		w.answers(w.outside, client, "tcp", service+":80", pod1+":8080 "+client)
+		w.asks("tcp", service+":80")
+		w.create(inPods("tcp", pod1))
+		w.asks("tcp", pod1+":8080")
 		require.Equal(t, before, w.run(w.outside, "nft -s list ruleset"), change)
 	}
-	w.run(w.outside, "nft add table ip others")
-	w.syncAll(true, at, serving{})
-	require.NotContains(t, w.run(w.outside, "nft list ruleset"), nodeports.TableName)
+	w.run(w.outside, "nft delete table ip "+nodeports.TableName)
+	w.ports.Put(inPods("tcp", pod2))
+	require.Error(t, w.ports.Change(w.outside, w.ports.Take()))
+}
+
+// TestPodPortsLeftOut: invalid ports, ports without endpoints, and too many endpoints are left out.
+func TestPodPortsLeftOut(t *testing.T) {
+	p := nodeports.NewPodPorts()
+	invalid := inPods("tcp", pod1)
+	invalid.Protocol = "icmp"
+	none := inPods("tcp")
+	for _, port := range []nodeports.Port{invalid, none, at("fd00::1", direct("tcp", 80, pod1))} {
+		require.False(t, p.Put(port))
+		p.Remove(port)
+	}
+	require.True(t, p.Take().Empty())
+	many := func(i int) nodeports.Port {
+		port := direct("tcp", uint16(1+i))
+		port.Address = netip.MustParseAddr(service)
+		for n := range nodeports.MaxEndpoints {
+			port.Endpoints = append(port.Endpoints, netip.MustParseAddrPort(fmt.Sprintf("10.42.%d.%d:80", i, n)))
+		}
+		return port
+	}
+	fit := nodeports.MaxInPods / nodeports.MaxEndpoints
+	for i := range fit {
+		require.True(t, p.Put(many(i)))
+		require.True(t, p.Put(many(i)), "the same again")
+	}
+	require.False(t, p.Put(many(fit)))
+	p.Remove(many(0))
+	require.True(t, p.Put(many(fit)))
+	p.Replace(nil)
+	require.True(t, p.Put(many(fit)))
 }

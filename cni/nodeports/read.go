@@ -16,13 +16,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
-// reread reads the table, and sets what it has of groups that differ. If it is not whole, it has nothing. The table of a pod counts as
-// one that is not whole.
+// reread reads the table, and sets what it has of groups that differ. If it is not whole, it has nothing.
 func (t *table) reread(c *nftables.Conn, keepHosts bool) error {
-	if t.cfg.OfPod {
-		t.exists, t.whole, t.ruled, t.texts = t.found || t.at.Edge.IsValid(), false, false, nil
-		return nil
-	}
 	have, err := t.read(c)
 	if err != nil {
 		return err

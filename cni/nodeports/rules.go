@@ -109,10 +109,7 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // node.
 func (t *table) chains() []chain {
 	f := t.family
-	switch {
-	case t.cfg.OfPod:
-		return t.podChains()
-	case t.isolated:
+	if t.isolated {
 		return t.isolatedChains()
 	}
 	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.at.Network))
@@ -175,21 +172,6 @@ func (t *table) isolatedChains() []chain {
 	}
 	unhooked := slices.DeleteFunc(f.refusing(), func(c chain) bool { return c.Hooknum != nil })
 	all = slices.Concat(all, unhooked, f.balancing())
-	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// podChains returns the chains for the namespace of a pod. The endpoints count even if nobody keeps them current, as on the node. A
-// proxy in the pod that takes its connections over comes first: by convention it has the usual priority.
-func (t *table) podChains() []chain {
-	f := t.family
-	all := []chain{{
-		f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+1)),
-		[]rule{{"to endpoints", f.toChain(elsewhere)}},
-	}}
-	for n := 1; n <= MaxEndpoints; n++ {
-		all = append(all, f.anyOf(n))
-	}
 	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }

@@ -231,7 +231,6 @@ func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
 	for _, one := range tables {
 		switch {
 		case !one.wanted():
-			c.AddTable(one.family.nftable()) // that of a pod is possibly not there
 			c.DelTable(one.family.nftable())
 			queued = true
 			continue

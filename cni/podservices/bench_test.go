@@ -29,7 +29,7 @@ func BenchmarkChange(b *testing.B) {
 	for i := range services {
 		at := netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 96, byte(i >> 8), byte(i)}), 80)
 		ports = append(ports, nodeports.Port{
-			Address: at.Addr(), Own: true, Protocol: "tcp", Number: 80, Service: at, Endpoints: []netip.AddrPort{endpoint(3 * i), endpoint(3*i + 1), endpoint(3*i + 2)},
+			Address: at.Addr(), Protocol: "tcp", Number: 80, Service: at, Endpoints: []netip.AddrPort{endpoint(3 * i), endpoint(3*i + 1), endpoint(3*i + 2)},
 		})
 	}
 	dir, before := b.TempDir(), heap()
@@ -37,26 +37,23 @@ func BenchmarkChange(b *testing.B) {
 	defer all.Close()
 	all.Replace(ports)
 	var (
-		have []podservices.Pod
-		in   []netns.NsHandle
+		paths []string
+		in    []netns.NsHandle
 	)
 	for i := range pods {
-		ns, p := namespace.New(b), podservices.Pod{Netns: filepath.Join(dir, strconv.Itoa(i)), Address: endpoint(2000 + i).Addr()}
-		require.NoError(b, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)), p.Netns))
-		have, in = append(have, p), append(in, ns)
+		ns, path := namespace.New(b), filepath.Join(dir, strconv.Itoa(i))
+		require.NoError(b, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)), path))
+		paths, in = append(paths, path), append(in, ns)
 	}
 	generation := func(ns netns.NsHandle) uint32 {
 		g, err := nodeports.Generation(ns)
 		require.NoError(b, err)
 		return g
 	}
-	lead := func() {
-		for _, p := range have {
-			require.NoError(b, all.Lead(b.Context(), p))
-		}
-	}
 	begun := b.Elapsed()
-	lead()
+	for _, path := range paths {
+		all.Lead(b.Context(), path)
+	}
 	waited, occupied := (b.Elapsed()-begun)/pods, (heap()-before)/pods
 	changed := ports[0]
 	for i := 0; b.Loop(); i++ {

@@ -1,8 +1,9 @@
 // Package podservices leads the programs of pods to the endpoints of services, in the network namespaces of the pods. So an endpoint sees
 // the pod that is its client, and a network policy of the client sees the endpoint. Where a pod is not led, its packets to a service go
-// on to the node. The package knows neither the bridge nor the switch.
+// on to the node: until the ports are known, and after a failure. The package knows neither the bridge nor the switch.
 //
-// A pod can change what is in its network namespace, and can make the work there slow. It harms only itself: each pod has a goroutine.
+// A pod can change what is in its network namespace, and can make the work there slow. So work in a namespace reads nothing that has no
+// bound, and the pods do not wait for each other.
 package podservices
 
 import (
@@ -10,8 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -21,247 +20,254 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
-// retryAfter is the delay before a pod is tried again whose rules could not be written.
-const retryAfter = 2 * time.Second
+const (
+	// retryAfter is the delay before a pod is tried again whose rules could not be written.
+	retryAfter = 2 * time.Second
+	// atOnce is in how many pods rules are written at the same time.
+	atOnce = 8
+	// maxChanges is how many changes wait for a pod before everything is written instead.
+	maxChanges = 100
+)
 
-// Pod is a pod of the node.
-type Pod struct {
-	// Netns is the path of its network namespace.
-	Netns string
-	// Address is its IPv4 address.
-	Address netip.Addr
-}
-
-// Pods are the pods of a node. Its methods may be called concurrently, until Close.
+// Pods are the pods of a node, each identified by the path of its network namespace. Its methods may be called concurrently, until
+// Close.
 type Pods struct {
-	node    netns.NsHandle
-	log     *slog.Logger
-	ending  chan struct{} // closed by Close
-	running sync.WaitGroup
+	node   netns.NsHandle
+	log    *slog.Logger
+	places chan struct{} // one for each pod in which rules are written
+	ending context.Context
+	end    context.CancelFunc
 
-	mu     sync.Mutex
-	inside []netip.Prefix            // see nodeports.Place
-	ports  map[string]nodeports.Port // by String
-	pods   map[Pod]*pod
+	mu    sync.Mutex
+	ports *nodeports.PodPorts
+	known bool // the ports are known
+	pods  map[string]*pod
 }
 
-// New returns Pods without ports. node is the network namespace of the node.
+// pod is a pod. Pods.mu guards it.
+type pod struct {
+	inode inode
+	// whole is set if everything must be written, and changes are those that are not written otherwise.
+	whole   bool
+	changes []nodeports.PodChanges
+	// idle is nil, or closed when there is nothing more to do.
+	idle    chan struct{}
+	failure string // was logged last
+}
+
+// New returns Pods whose ports are not known. node is the network namespace of the node.
 func New(node netns.NsHandle, log *slog.Logger) *Pods {
-	return &Pods{node: node, log: log, ending: make(chan struct{}), ports: map[string]nodeports.Port{}, pods: map[Pod]*pod{}}
+	p := &Pods{node: node, log: log, places: make(chan struct{}, atOnce), ports: nodeports.NewPodPorts(), pods: map[string]*pod{}}
+	p.ending, p.end = context.WithCancel(context.Background())
+	return p
 }
 
-// Close ends the work, and leaves everything in place.
-func (p *Pods) Close() {
-	close(p.ending)
-	p.running.Wait()
+// Close ends the work, and leaves everything in place. It does not wait for writes that the kernel has begun.
+func (p *Pods) Close() { p.end() }
+
+// Replace replaces all ports. From then on they are known.
+func (p *Pods) Replace(ports []nodeports.Port) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ports.Replace(ports)
+	first := !p.known
+	p.known = true
+	p.follow(first)
 }
 
-// Put adds or changes a port, which is Own and not local. It identifies itself by String.
+// Put adds or changes a port.
 func (p *Pods) Put(port nodeports.Port) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ports[port.String()] = port
-	p.change(port)
+	p.ports.Put(port)
+	p.follow(false)
 }
 
 // Remove removes a port.
 func (p *Pods) Remove(port nodeports.Port) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if _, is := p.ports[port.String()]; is {
-		delete(p.ports, port.String())
-		p.change(port)
+	p.ports.Remove(port)
+	p.follow(false)
+}
+
+// follow makes pods follow the changed ports. whole is set if pods have unknown ones.
+func (p *Pods) follow(whole bool) {
+	changes := p.ports.Take()
+	if !p.known || changes.Empty() && !whole {
+		return
+	}
+	p.forget()
+	for path, one := range p.pods {
+		if whole {
+			one.whole = true
+		}
+		if !one.whole {
+			one.changes = append(one.changes, changes)
+		}
+		if len(one.changes) > maxChanges {
+			one.whole, one.changes = true, nil
+		}
+		p.start(path, one)
 	}
 }
 
-// Replace replaces all ports.
-func (p *Pods) Replace(ports []nodeports.Port) {
+// Follow says that pods are there. They are led from then on, until their network namespace is gone.
+func (p *Pods) Follow(paths []string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	had := p.ports
-	p.ports = map[string]nodeports.Port{}
-	for _, port := range ports {
-		p.ports[port.String()] = port
-		p.change(port)
-	}
-	for name, port := range had {
-		if _, stays := p.ports[name]; !stays {
-			p.change(port)
-		}
+	p.forget()
+	for _, path := range paths {
+		p.add(path)
 	}
 }
 
-// change notes a changed port for all pods.
-func (p *Pods) change(port nodeports.Port) {
-	for _, one := range p.pods {
-		one.changed[port.String()] = port
-		one.wake()
-	}
-}
-
-// Follow says which pods there are. inside has the addresses of pods and services. A pod that is gone is led no more, if its network
-// namespace is still there.
-func (p *Pods) Follow(all []Pod, inside []netip.Prefix) {
+// Lead leads a pod, and waits until it has been tried, or the context ends. Without known ports it does not wait.
+func (p *Pods) Lead(ctx context.Context, path string) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.inside = inside
-	are := map[Pod]bool{}
-	for _, of := range all {
-		are[of] = true
-		p.add(of)
-	}
-	for of, one := range p.pods {
-		if !are[of] {
-			delete(p.pods, of)
-			close(one.gone)
-		}
-	}
-}
-
-// Lead leads the programs of a pod, and waits until they are.
-func (p *Pods) Lead(ctx context.Context, of Pod) error {
-	p.mu.Lock()
-	one := p.add(of)
+	p.forget()
+	idle := p.add(path).idle
 	p.mu.Unlock()
+	if idle == nil {
+		return
+	}
 	select {
-	case <-one.tried:
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return one.failure
-	case <-one.gone:
-		return errors.New("the pod is gone")
+	case <-idle:
 	case <-ctx.Done():
-		return ctx.Err()
+	case <-p.ending.Done():
 	}
 }
 
 // add adds a pod, unless it is there with the same network namespace.
-func (p *Pods) add(of Pod) *pod {
-	one, is := p.pods[of]
-	now := inodeOf(of.Netns)
-	if is && one.inode == now {
-		return one
+func (p *Pods) add(path string) *pod {
+	now := inodeOf(path)
+	one, is := p.pods[path]
+	if !is || one.inode != now {
+		one = &pod{inode: now, whole: true}
+		p.pods[path] = one
+		if p.known {
+			p.start(path, one)
+		}
 	}
-	if is {
-		close(one.gone)
-	}
-	one = &pod{
-		Pod: of, inode: now, changed: maps.Clone(p.ports), due: make(chan struct{}, 1), gone: make(chan struct{}), tried: make(chan struct{}),
-	}
-	p.pods[of] = one
-	one.wake()
-	p.running.Go(func() { p.serve(one) })
 	return one
 }
 
-// pod is a pod with its goroutine.
-type pod struct {
-	Pod
-	inode inode
-	due   chan struct{} // asks for a Sync
-	gone  chan struct{} // closed when the pod is gone
-	tried chan struct{} // closed after the first attempt
-	once  sync.Once     // closes it
-
-	// changed are the ports that have changed since the goroutine took them, by String, and failure is why the last attempt has failed.
-	// Pods.mu guards both.
-	changed map[string]nodeports.Port
-	failure error
-}
-
-func (p *pod) wake() {
-	select {
-	case p.due <- struct{}{}:
-	default:
-	}
-}
-
-// serve leads a pod until it is gone.
-func (p *Pods) serve(one *pod) {
-	ns, err := p.open(one)
-	if err != nil {
-		p.tried(one, err)
-		select {
-		case <-p.ending:
-		case <-one.gone:
+// forget forgets the pods whose network namespace is gone.
+func (p *Pods) forget() {
+	for path := range p.pods {
+		if inodeOf(path) == (inode{}) {
+			delete(p.pods, path)
 		}
-		return
 	}
-	defer func() { _ = ns.Close() }()
-	table := nodeports.New(nodeports.Config{Netns: ns, OfPod: true})
-	var retry <-chan time.Time
+}
+
+// start begins to write what a pod lacks, unless somebody does.
+func (p *Pods) start(path string, one *pod) {
+	if one.idle == nil {
+		one.idle = make(chan struct{})
+		go p.work(path, one)
+	}
+}
+
+// work writes what a pod lacks, until it lacks nothing, or a write fails.
+func (p *Pods) work(path string, one *pod) {
 	for {
-		select {
-		case <-p.ending:
-			return
-		case <-one.gone:
-			p.leave(one, table)
-			return
-		case <-one.due:
-		case <-retry:
+		p.mu.Lock()
+		whole, changes, all := one.whole, one.changes, nodeports.PodChanges{}
+		if whole {
+			all = p.ports.All()
 		}
-		err := p.sync(one, table)
-		p.tried(one, err)
-		if retry = nil; err != nil {
-			retry = time.After(retryAfter)
+		if one.whole, one.changes = false, nil; !whole && len(changes) == 0 || p.pods[path] != one || p.ending.Err() != nil {
+			p.rest(one)
+			p.mu.Unlock()
+			return
 		}
+		p.mu.Unlock()
+
+		p.places <- struct{}{}
+		err := p.inside(path, func(ns netns.NsHandle) error {
+			if whole {
+				return p.ports.Create(ns, all)
+			}
+			for _, c := range changes {
+				if err := p.ports.Change(ns, c); err != nil {
+					return p.ports.Create(ns, p.all())
+				}
+			}
+			return nil
+		})
+		<-p.places
+
+		p.mu.Lock()
+		p.note(path, one, err)
+		if err != nil {
+			one.whole = true
+			p.rest(one)
+			time.AfterFunc(retryAfter, func() { p.retry(path, one) })
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
 	}
 }
 
-// open opens the network namespace of a pod, which is never the node's: a path by the number of a process can lead there when the process
-// is gone.
-func (p *Pods) open(one *pod) (netns.NsHandle, error) {
-	ns, err := netns.GetFromPath(one.Netns)
-	if err == nil && ns.Equal(p.node) {
-		err = errors.Join(errors.New("it is the node's own"), ns.Close())
-	}
-	if err != nil {
-		return ns, fmt.Errorf("open network namespace %s: %w", one.Netns, err)
-	}
-	return ns, nil
+// rest notes that nobody writes in a pod.
+func (p *Pods) rest(one *pod) {
+	close(one.idle)
+	one.idle = nil
 }
 
-// sync writes the changed ports of a pod.
-func (p *Pods) sync(one *pod, table *nodeports.Table) error {
+// retry tries a pod again, if it is still there.
+func (p *Pods) retry(path string, one *pod) {
 	p.mu.Lock()
-	inside := p.inside
-	for name, port := range one.changed {
-		if now, is := p.ports[name]; is {
-			table.Put(now)
-		} else {
-			table.Remove(port)
+	defer p.mu.Unlock()
+	if p.pods[path] == one && inodeOf(path) == one.inode && p.ending.Err() == nil {
+		p.start(path, one)
+	}
+}
+
+// all returns all ports.
+func (p *Pods) all() nodeports.PodChanges {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.ports.All()
+}
+
+// note logs why a pod is not led, unless it was logged last.
+func (p *Pods) note(path string, one *pod, err error) {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != one.failure && inodeOf(path) == one.inode {
+		p.log.Warn("a pod reaches services by its node: endpoints see the address of the node", "netns", path, "err", err)
+	}
+	one.failure = text
+}
+
+// RemoveFrom removes the ports from pods that are led no more.
+func (p *Pods) RemoveFrom(paths []string) (err error) {
+	for _, path := range paths {
+		if inodeOf(path) != (inode{}) {
+			err = errors.Join(err, p.inside(path, p.ports.RemoveAll))
 		}
 	}
-	clear(one.changed)
-	p.mu.Unlock()
-	_, err := table.Sync(placeOf(one, inside), nodeports.Hosts{}, nil)
 	return err
 }
 
-func placeOf(one *pod, inside []netip.Prefix) nodeports.Place {
-	return nodeports.Place{IPv4: nodeports.Addresses{Edge: one.Address}, Inside: inside, Balances: true}
-}
-
-// leave removes the rules of a pod whose network namespace is still there.
-func (p *Pods) leave(one *pod, table *nodeports.Table) {
-	if now := inodeOf(one.Netns); now != one.inode || now == (inode{}) {
-		return
+// inside does something in the network namespace of a pod, which is never the node's: a path by the number of a process can lead there when the
+// process is gone.
+func (p *Pods) inside(path string, do func(netns.NsHandle) error) error {
+	ns, err := netns.GetFromPath(path)
+	if err != nil {
+		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	table.Replace(nil)
-	if _, err := table.Sync(placeOf(one, nil), nodeports.Hosts{}, nil); err != nil {
-		p.log.Debug("could not remove the rules for services from a network namespace", "netns", one.Netns, "err", err)
+	if ns.Equal(p.node) {
+		err = fmt.Errorf("open network namespace %s: it is the node's own", path)
+	} else {
+		err = do(ns)
 	}
-}
-
-// tried notes how an attempt has ended.
-func (p *Pods) tried(one *pod, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err != nil && (one.failure == nil || one.failure.Error() != err.Error()) {
-		p.log.Warn("a pod reaches services by its node, whose address the endpoints see", "netns", one.Netns, "address", one.Address, "err", err)
-	}
-	one.failure = err
-	one.once.Do(func() { close(one.tried) })
+	return errors.Join(err, ns.Close())
 }
 
 // inode identifies a network namespace while it exists.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -28,8 +29,6 @@ const (
 	server  = "10.42.0.3"
 )
 
-var inside = []netip.Prefix{netip.MustParsePrefix("10.42.0.0/16"), netip.MustParsePrefix("10.96.0.0/12")}
-
 // world is a node with pods.
 type world struct {
 	*testing.T
@@ -49,11 +48,14 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// lead leads a pod.
+func (w *world) lead(p pod) { w.pods.Lead(w.Context(), p.path) }
+
 // pod is a pod in whose network namespace an endpoint answers too.
 type pod struct {
-	podservices.Pod
-	run func(command string) string
-	ns  netns.NsHandle
+	path string
+	run  func(command string) string
+	ns   netns.NsHandle
 }
 
 // newPod returns a pod with a path of its network namespace. An earlier one at the path has another namespace.
@@ -74,7 +76,7 @@ func (w *world) newPod(name string) pod {
 		require.NoError(w, err)
 	}
 	require.NoError(w, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(ns)), path))
-	return pod{podservices.Pod{Netns: path, Address: netip.MustParseAddr(address)}, run, ns}
+	return pod{path, run, ns}
 }
 
 // reaches fails unless a program of a pod reaches a port of the service.
@@ -95,21 +97,21 @@ func (w *world) eventually(f func() bool) {
 
 func port(number uint16) nodeports.Port {
 	return nodeports.Port{
-		Address: netip.MustParseAddr(service), Own: true, Protocol: "tcp", Number: number, Service: netip.AddrPortFrom(netip.MustParseAddr(service), number),
+		Address: netip.MustParseAddr(service), Protocol: "tcp", Number: number, Service: netip.AddrPortFrom(netip.MustParseAddr(service), number),
 		Endpoints: []netip.AddrPort{netip.MustParseAddrPort(server + ":8080")},
 	}
 }
 
-// TestLead: a pod is led to the ports of now, and follows them. A pod that is gone is led no more, and the others are.
+// TestLead: a pod is led to the ports of now, and follows them.
 func TestLead(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.newPod("first"), w.newPod("second")
 	w.pods.Replace([]nodeports.Port{port(80), port(81)})
 	for _, p := range []pod{first, second} {
 		require.Error(t, p.reaches(t.Context(), 80))
-		require.NoError(t, w.pods.Lead(t.Context(), p.Pod))
-		require.NoError(t, w.pods.Lead(t.Context(), p.Pod))
+		w.lead(p)
 		require.NoError(t, p.reaches(t.Context(), 80))
+		w.lead(p)
 	}
 	w.pods.Put(port(82))
 	w.pods.Remove(port(81))
@@ -122,52 +124,77 @@ func TestLead(t *testing.T) {
 	w.eventually(func() bool { return first.reaches(t.Context(), 82) != nil })
 	require.NoError(t, first.reaches(t.Context(), 80))
 
-	w.pods.Follow([]podservices.Pod{second.Pod}, inside)
-	w.eventually(func() bool { return first.run("nft list ruleset") == "" })
-	require.NoError(t, second.reaches(t.Context(), 80))
+	require.NoError(t, w.pods.RemoveFrom([]string{first.path, filepath.Join(w.dir, "gone")}))
+	require.Empty(t, first.run("nft list ruleset"))
+	w.pods.Put(port(82)) // the rules are not as they were
+	w.eventually(func() bool { return first.reaches(t.Context(), 82) == nil && first.reaches(t.Context(), 80) == nil })
 }
 
-// TestFollow: pods that are there when the agent starts are led.
-func TestFollow(t *testing.T) {
+// TestStart: pods that are there when the agent starts keep their rules until the ports are known, and follow them then. An ADD does not wait for
+// unknown ports.
+func TestStart(t *testing.T) {
 	w := newWorld(t)
 	p := w.newPod("pod")
-	w.pods.Put(port(80))
-	w.pods.Follow([]podservices.Pod{p.Pod}, inside)
-	w.eventually(func() bool { return p.reaches(t.Context(), 80) == nil })
+	w.pods.Replace([]nodeports.Port{port(80)})
+	w.lead(p)
+	w.pods.Close()
+	require.NoError(t, p.reaches(t.Context(), 80), "what was written stays")
 	before := p.run("nft list ruleset")
-	w.pods.Follow([]podservices.Pod{p.Pod}, inside)
-	require.NoError(t, w.pods.Lead(t.Context(), p.Pod))
+
+	w.pods = podservices.New(w.node, slog.New(slog.DiscardHandler))
+	t.Cleanup(w.pods.Close)
+	w.pods.Follow([]string{p.path})
+	w.pods.Put(port(81))
+	w.lead(p)
 	require.Equal(t, before, p.run("nft list ruleset"))
+	w.pods.Replace([]nodeports.Port{port(80), port(82)})
+	w.eventually(func() bool { return p.reaches(t.Context(), 82) == nil })
+	require.NoError(t, p.reaches(t.Context(), 80))
+	require.Error(t, p.reaches(t.Context(), 81))
+	w.pods.Replace(nil)
+	w.eventually(func() bool {
+		return p.run("nft list ruleset | grep -c dnat || true") != "" && p.reaches(t.Context(), 80) != nil
+	})
 
 	again := w.newPod("pod") // another sandbox with the same path
-	require.NoError(t, w.pods.Lead(t.Context(), again.Pod))
+	w.pods.Replace([]nodeports.Port{port(80)})
+	w.lead(again)
 	require.NoError(t, again.reaches(t.Context(), 80))
 }
 
-// TestNoNamespace: a pod without a network namespace of its own is an error, which keeps no other pod from being led.
+// TestNoNamespace: a pod without a network namespace of its own keeps no other pod from being led, and nobody waits for it. It is led when it
+// has one.
 func TestNoNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.pods.Put(port(80))
+	w.pods.Replace([]nodeports.Port{port(80)})
 	p := w.newPod("pod")
-	gone := podservices.Pod{Netns: filepath.Join(w.dir, "gone"), Address: p.Address}
-	require.ErrorIs(t, w.pods.Lead(t.Context(), gone), os.ErrNotExist)
-
-	ofNode := podservices.Pod{Netns: filepath.Join(w.dir, "node"), Address: p.Address}
-	require.NoError(t, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(w.node)), ofNode.Netns))
-	require.ErrorContains(t, w.pods.Lead(t.Context(), ofNode), "it is the node's own")
-
-	w.pods.Follow([]podservices.Pod{gone, ofNode, p.Pod}, inside)
-	require.NoError(t, w.pods.Lead(t.Context(), p.Pod))
+	gone, ofNode := pod{path: filepath.Join(w.dir, "gone")}, pod{path: filepath.Join(w.dir, "node")}
+	require.NoError(t, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(w.node)), ofNode.path))
+	file := pod{path: filepath.Join(w.dir, "file")}
+	require.NoError(t, os.WriteFile(file.path, nil, 0o600))
+	w.pods.Follow([]string{gone.path, ofNode.path, file.path, p.path})
+	for _, one := range []pod{gone, ofNode, file, p} {
+		w.lead(one)
+	}
 	require.NoError(t, p.reaches(t.Context(), 80))
+	require.NoError(t, links.Inside(w.node, func() error {
+		out, err := exec.CommandContext(t.Context(), "nft", "list", "ruleset").CombinedOutput()
+		require.Empty(t, string(out))
+		return err
+	}))
+	late := w.newPod("gone")
+	w.pods.Follow([]string{late.path})
+	w.eventually(func() bool { return late.reaches(t.Context(), 80) == nil })
 }
 
-// TestClose: what was written stays when the agent ends.
-func TestClose(t *testing.T) {
+// TestChangedNamespace: a pod whose programs have removed the rules gets them again with the next change.
+func TestChangedNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.pods = podservices.New(w.node, slog.New(slog.DiscardHandler))
-	w.pods.Put(port(80))
+	w.pods.Replace([]nodeports.Port{port(80)})
 	p := w.newPod("pod")
-	require.NoError(t, w.pods.Lead(t.Context(), p.Pod))
-	w.pods.Close()
-	require.NoError(t, p.reaches(t.Context(), 80))
+	w.lead(p)
+	p.run("nft flush ruleset")
+	require.Error(t, p.reaches(t.Context(), 80))
+	w.pods.Put(port(81))
+	w.eventually(func() bool { return p.reaches(t.Context(), 80) == nil && p.reaches(t.Context(), 81) == nil })
 }

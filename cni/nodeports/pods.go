@@ -1,0 +1,288 @@
+package nodeports
+
+import (
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
+)
+
+// MaxInPods is how many endpoints the ports of PodPorts have together. The kernel has a copy for each pod.
+const MaxInPods = 5000
+
+// PodPorts are the cluster addresses to which programs of pods are led, in the network namespaces of the pods. They are the same in all
+// pods, and of IPv4. What a namespace has is never read, because programs of its pod can fill it. The methods that change ports must not be
+// called at the same time as others; Create, Change and Remove may be called concurrently.
+type PodPorts struct {
+	table *table
+	count int // of endpoints
+}
+
+// NewPodPorts returns PodPorts without ports.
+func NewPodPorts() *PodPorts { return &PodPorts{table: newTable(Config{}, &ipv4)} }
+
+// PodChanges are changed ports. They stay valid when the ports change again.
+type PodChanges struct {
+	groups [][]change
+	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports.
+	udp map[netip.AddrPort][]netip.AddrPort
+	all bool
+}
+
+// Put adds or changes a port. Own and Local do not count. It returns false, and leaves the port out, if the port is invalid, leads to no endpoints,
+// or exceeds MaxInPods.
+func (p *PodPorts) Put(port Port) bool {
+	port.Own, port.Local = true, false
+	at, elements, err := p.table.family.service(port)
+	had := len(p.endpointsOf(at))
+	if err != nil || len(port.Endpoints) == 0 || p.count-had+len(port.Endpoints) > MaxInPods {
+		elements = nil
+	}
+	p.table.putService(at, elements)
+	p.count += len(p.endpointsOf(at)) - had
+	return elements != nil
+}
+
+// Remove removes a port with the address, the protocol and the number of another one.
+func (p *PodPorts) Remove(port Port) {
+	if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
+		p.count -= len(p.endpointsOf(at))
+		p.table.putService(at, nil)
+	}
+}
+
+// Replace replaces all ports.
+func (p *PodPorts) Replace(ports []Port) {
+	stay := map[portKey]bool{}
+	for _, port := range ports {
+		if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
+			stay[at] = true
+		}
+	}
+	for g := range p.table.want {
+		if !stay[g.at] {
+			p.count -= len(p.endpointsOf(g.at))
+			p.table.putService(g.at, nil)
+		}
+	}
+	for _, port := range ports {
+		p.Put(port)
+	}
+}
+
+// Take returns the changes since the last Take.
+func (p *PodPorts) Take() PodChanges {
+	c := PodChanges{groups: p.table.changes(), udp: map[netip.AddrPort][]netip.AddrPort{}}
+	for g := range p.table.former {
+		p.noteUDP(c, g.at)
+	}
+	clear(p.table.former)
+	return c
+}
+
+// All returns all ports.
+func (p *PodPorts) All() PodChanges {
+	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true}
+	for _, g := range slices.SortedFunc(maps.Keys(p.table.want), group.compare) {
+		c.groups = append(c.groups, p.table.changesOf(nil, p.table.want[g]))
+		p.noteUDP(c, g.at)
+	}
+	return c
+}
+
+func (p *PodPorts) noteUDP(c PodChanges, at portKey) {
+	if at.protocol == unix.IPPROTO_UDP {
+		c.udp[netip.AddrPortFrom(at.address, at.number)] = p.endpointsOf(at)
+	}
+}
+
+// endpointsOf returns the endpoints of a port.
+func (p *PodPorts) endpointsOf(at portKey) (all []netip.AddrPort) {
+	for _, e := range p.table.want[group{services, at}] {
+		if e.set == endpoints {
+			all = append(all, addressIn(e.value))
+		}
+	}
+	return all
+}
+
+// Empty reports whether nothing has changed.
+func (c PodChanges) Empty() bool { return len(c.groups) == 0 && !c.all }
+
+// inOne is how many batches are in one transaction, which must fit into the buffer of a socket.
+const inOne = 16
+
+// Create gives a network namespace exactly these ports, in one transaction if they are not too many: open connections continue.
+func (p *PodPorts) Create(ns netns.NsHandle, all PodChanges) error {
+	c, err := (&Table{cfg: Config{Netns: ns}}).open()
+	if err != nil {
+		return err
+	}
+	is := p.table.family.nftable()
+	c.AddTable(is)
+	c.DelTable(is)
+	if len(all.groups) > 0 {
+		c.AddTable(is)
+		for i, set := range p.table.family.sets() {
+			if slices.Contains([]string{elsewhere, endpoints, clients}, set.Name) {
+				set.ID = uint32(i + 1) // of the transaction. The library would count in a variable that goroutines share
+				if err := c.AddSet(set, nil); err != nil {
+					return err
+				}
+			}
+		}
+		chains := p.table.family.ofPod()
+		for _, chain := range chains {
+			c.AddChain(chain.Chain)
+		}
+		addRules(c, chains)
+	}
+	return p.write(c, ns, all)
+}
+
+// Change changes ports in a network namespace that has them all. If it fails, they possibly must be created again.
+func (p *PodPorts) Change(ns netns.NsHandle, changes PodChanges) error {
+	c, err := (&Table{cfg: Config{Netns: ns}}).open()
+	if err != nil {
+		return err
+	}
+	return p.write(c, ns, changes)
+}
+
+// RemoveAll removes all ports from a network namespace.
+func (p *PodPorts) RemoveAll(ns netns.NsHandle) error { return p.Create(ns, PodChanges{all: true}) }
+
+func (p *PodPorts) write(c *nftables.Conn, ns netns.NsHandle, changes PodChanges) error {
+	for i, batch := range append(batches(changes.groups, maxChanges), nil) {
+		if err := p.table.putElements(c, batch); err != nil {
+			return err
+		}
+		if batch != nil && (i+1)%inOne != 0 {
+			continue
+		}
+		if err := c.Flush(); err != nil {
+			return fmt.Errorf("write nftables table %s: %w", TableName, err)
+		}
+	}
+	if len(changes.udp) == 0 && !changes.all {
+		return nil
+	}
+	if err := p.table.family.forgetOfPod(ns, changes); err != nil {
+		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
+	}
+	return nil
+}
+
+// ofPod returns the chains for the namespace of a pod. A connection of TCP is led from its first packet on, so one that began before continues.
+// The chain has the priority after the usual one: a proxy in the pod that takes its connections over comes first.
+func (f *family) ofPod() []chain {
+	to := f.toChain(elsewhere)
+	all := []chain{{
+		f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+1)),
+		[]rule{
+			{"to endpoints, a connection of TCP that begins", slices.Concat(isTCP(expr.CmpOpEq), firstOfTCP(), to)},
+			{"to endpoints", slices.Concat(isTCP(expr.CmpOpNeq), to)},
+		},
+	}}
+	for n := 1; n <= MaxEndpoints; n++ {
+		all = append(all, f.anyOf(n))
+	}
+	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// isTCP matches packets of TCP, or of other protocols.
+func isTCP(op expr.CmpOp) []expr.Any {
+	return []expr.Any{
+		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Cmp{Op: op, Register: first, Data: []byte{unix.IPPROTO_TCP}},
+	}
+}
+
+// firstOfTCP matches packets with the flag SYN and without ACK.
+func firstOfTCP() []expr.Any {
+	const flags, syn, ack = 13, 0x02, 0x10
+	return []expr.Any{
+		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1},
+		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 1, Mask: []byte{syn | ack}, Xor: []byte{0}},
+		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte{syn}},
+	}
+}
+
+// The connections of a pod are read in rounds, because a pod can have very many of them.
+const (
+	maxRound  = 1000
+	maxRounds = 20
+)
+
+// forgetOfPod deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
+// connections to other addresses.
+func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
+	tuples := []tuple{{protocol: unix.IPPROTO_UDP}}
+	if !changes.all && len(changes.udp) <= maxTuples {
+		tuples = nil
+		for at := range changes.udp {
+			tuples = append(tuples, tuple{to: at.Addr(), protocol: unix.IPPROTO_UDP, port: at.Port()})
+		}
+	}
+	stale := func(c *connection) bool {
+		asked, valid := netip.AddrFromSlice(c.Forward.DstIP)
+		to, ok := netip.AddrFromSlice(c.Reverse.SrcIP)
+		if !valid || !ok || c.Forward.Protocol != unix.IPPROTO_UDP || c.Zone != 0 {
+			return false
+		}
+		at, by := netip.AddrPortFrom(asked.Unmap(), c.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), c.Reverse.SrcPort)
+		endpoints, counts := changes.udp[at]
+		if !counts {
+			return changes.all && at != by
+		}
+		return at == by && len(endpoints) > 0 || at != by && !slices.Contains(endpoints, by)
+	}
+	for _, t := range tuples {
+		for range maxRounds {
+			n, err := f.forgetRound(ns, t, stale)
+			if err != nil {
+				return err
+			}
+			if n < maxRound {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// forgetRound deletes some connections that a tuple names and that are stale.
+func (f *family) forgetRound(ns netns.NsHandle, t tuple, stale func(*connection) bool) (n int, err error) {
+	var found []connection
+	k, err := f.tracker(ns)
+	if err != nil {
+		return 0, err
+	}
+	err = k.each(t, func(c connection) bool {
+		if stale(&c) {
+			c.raw = slices.Clone(c.raw)
+			found = append(found, c)
+		}
+		return len(found) < maxRound
+	})
+	k.close() // answers can be left
+	if err != nil || len(found) == 0 {
+		return 0, err
+	}
+	if k, err = f.tracker(ns); err != nil {
+		return 0, err
+	}
+	defer k.close()
+	for i := range found {
+		if err := k.remove(&found[i]); err != nil {
+			return 0, err
+		}
+	}
+	return len(found), nil
+}
