@@ -2,6 +2,7 @@ package agent_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -170,19 +171,30 @@ func TestPodsAreLedInProcess(t *testing.T) {
 	stop()
 
 	t.Cleanup(a.joinsAs(node.Config{}))
-	await(t, "OVN leads the pod", func() error { return p.isLed("") })
+	await(t, "OVN leads the pod", func() error {
+		if rules := p.rules(); rules != "" {
+			return errors.New(rules)
+		}
+		return nil
+	})
 	require.Nil(t, a.call(t.Context(), call.Del, p))
 }
 
 // isLed fails unless the network namespace of a pod leads to an endpoint of a service; empty: to none.
 func (s *sandbox) isLed(endpoint string) error {
 	s.w.t.Helper()
-	out, err := exec.CommandContext(s.w.t.Context(), "ip", "netns", "exec", s.netns(), "nft", "list", "ruleset").CombinedOutput()
-	require.NoError(s.w.t, err, "%s", out)
-	if rules := string(out); endpoint == "" && rules != "" || !strings.Contains(rules, endpoint) {
+	if rules := s.rules(); endpoint == "" && strings.Contains(rules, "10.42.0.") || !strings.Contains(rules, endpoint) {
 		return fmt.Errorf("its rules do not lead to %q: %s", endpoint, rules)
 	}
 	return nil
+}
+
+// rules returns the rules of nftables in the network namespace of a pod.
+func (s *sandbox) rules() string {
+	s.w.t.Helper()
+	out, err := exec.CommandContext(s.w.t.Context(), "ip", "netns", "exec", s.netns(), "nft", "list", "ruleset").CombinedOutput()
+	require.NoError(s.w.t, err, "%s", out)
+	return string(out)
 }
 
 // managedHost returns a host whose switch OpenDaylight manages, with an agent that follows a bridge, which serves a place and an endpoint.

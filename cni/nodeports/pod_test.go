@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -96,7 +97,7 @@ func TestUDPOfPod(t *testing.T) {
 		{[]nodeports.Port{inPods("udp", pod1)}, true, pod1 + ":8080"}, {[]nodeports.Port{inPods("udp", pod2, pod1)}, false, pod1 + ":8080"},
 		{nil, true, service + ":80"}, {[]nodeports.Port{inPods("udp", pod2)}, true, pod2 + ":8080"}, {nil, false, service + ":80"},
 	} {
-		if ports := append(step.ports, inPods("tcp", pod1)); step.create {
+		if ports := slices.Concat(step.ports, []nodeports.Port{inPods("tcp", pod1)}); step.create {
 			w.create(ports...)
 		} else if i > 0 {
 			w.change(ports...)

@@ -230,22 +230,9 @@ func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
 			tuples = append(tuples, tuple{to: at.Addr(), protocol: unix.IPPROTO_UDP, port: at.Port()})
 		}
 	}
-	stale := func(c *connection) bool {
-		asked, valid := netip.AddrFromSlice(c.Forward.DstIP)
-		to, ok := netip.AddrFromSlice(c.Reverse.SrcIP)
-		if !valid || !ok || c.Forward.Protocol != unix.IPPROTO_UDP || c.Zone != 0 {
-			return false
-		}
-		at, by := netip.AddrPortFrom(asked.Unmap(), c.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), c.Reverse.SrcPort)
-		endpoints, counts := changes.udp[at]
-		if !counts {
-			return changes.all && at != by
-		}
-		return at == by && len(endpoints) > 0 || at != by && !slices.Contains(endpoints, by)
-	}
 	for _, t := range tuples {
 		for range maxRounds {
-			n, err := f.forgetRound(ns, t, stale)
+			n, err := f.forgetRound(ns, t, changes.isStale)
 			if err != nil {
 				return err
 			}
@@ -255,6 +242,24 @@ func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
 		}
 	}
 	return nil
+}
+
+// isStale reports whether a connection must be deleted. One to a port that leads to endpoints now, and that was not translated, is stale too.
+func (c PodChanges) isStale(f *connection) bool {
+	asked, valid := netip.AddrFromSlice(f.Forward.DstIP)
+	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
+	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 {
+		return false
+	}
+	at, by := netip.AddrPortFrom(asked.Unmap(), f.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort)
+	endpoints, counts := c.udp[at]
+	switch {
+	case !counts:
+		return c.all && at != by
+	case at == by:
+		return len(endpoints) > 0
+	}
+	return !slices.Contains(endpoints, by)
 }
 
 // forgetRound deletes some connections that a tuple names and that are stale.
