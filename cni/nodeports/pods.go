@@ -17,7 +17,7 @@ import (
 const MaxInPods = 5000
 
 // PodPorts are the cluster addresses to which programs of pods are led, in the network namespaces of the pods. They are the same in all
-// pods, and of IPv4. What a namespace has is never read, because programs of its pod can fill it. The methods that change ports must not be
+// pods, and of IPv4. The content of a namespace is never read, because programs of its pod can fill it. The methods that change ports must not be
 // called at the same time as others; Create, Change and Remove may be called concurrently.
 type PodPorts struct {
 	table *table
