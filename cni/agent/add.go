@@ -262,7 +262,10 @@ func (a *Agent) steps(p plan, undo *undo) []step {
 		},
 		{
 			"services",
-			func(ctx context.Context) error { return a.led(ctx, p) }, nil,
+			func(ctx context.Context) error {
+				a.lead(ctx, p)
+				return nil
+			}, nil,
 		},
 		{
 			"announce",
@@ -286,9 +289,7 @@ func (a *Agent) plug(ctx context.Context, p plan, undo *undo) (*current.Result, 
 		if err := a.timed(ctx, "hostports", func() error { return a.opened(ctx, p) }); err != nil {
 			return nil, err
 		}
-		if err := a.timed(ctx, "services", func() error { return a.led(ctx, p) }); err != nil {
-			return nil, err
-		}
+		a.lead(ctx, p)
 		return p.result()
 	}
 	for _, s := range a.steps(p, undo) {

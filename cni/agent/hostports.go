@@ -28,7 +28,7 @@ type HostPorts interface {
 
 // Services leads the programs of pods to services.
 type Services interface {
-	// LeadPod leads the programs of a pod from its network namespace, and waits until they are led, or a try has failed: then the node leads
+	// LeadPod leads the programs of a pod from its network namespace, and waits for a short time until they are led. Until then the node leads
 	// them. It does nothing if the pod network does.
 	LeadPod(ctx context.Context, netns string)
 }
@@ -218,12 +218,11 @@ func (a *Agent) opened(ctx context.Context, p plan) error {
 	return nil
 }
 
-// led waits until the programs of the pod of a plan are led to services.
-func (a *Agent) led(ctx context.Context, p plan) error {
+// lead leads the programs of the pod of a plan to services.
+func (a *Agent) lead(ctx context.Context, p plan) {
 	if a.cfg.Services != nil && slices.ContainsFunc(p.port.Addresses, netip.Addr.Is4) {
 		a.cfg.Services.LeadPod(ctx, p.port.Attachment.Netns)
 	}
-	return ctx.Err()
 }
 
 // claims are the host ports of calls in progress: the local copy of the database can lack their ports.

@@ -285,6 +285,7 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	n.logFailure(ctx, "the node is not connected to the pod network", o.err, &n.failure)
 	n.logFailure(ctx, "egress addresses are not in force on the node", o.ofWays(), &n.waysFailure)
 	if place == nil {
+		n.followPods(asks, nil)
 		return delayOf(o.err, retryAfter)
 	}
 	unanswered := n.answer(asks, place, part, &o)
@@ -292,11 +293,11 @@ func (n *Node) synced(ctx context.Context, place *uplink.Place) (again time.Dura
 	n.connected = o.err == nil
 	n.readHostPorts(asks, place)
 	served := n.syncServices(ctx, place)
-	unfollowed := n.followPods(asks, place) // when their ports are known
+	n.followPods(asks, place)
 	if unread == nil {
 		n.ports.Begin(begun)
 	}
-	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered, unfollowed), retryAfter), served)
+	again = cmp.Or(delayOf(errors.Join(o.err, o.ofWays(), o.waits, unanswered), retryAfter), served)
 	again = sooner(again, n.odl.Next())
 	return sooner(again, n.nics.Next())
 }
@@ -330,7 +331,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	switch {
 	case !n.leads(place):
 		n.ports.Replace(nil)
-		n.pods.Replace(nil)
+		n.pods.Replace(nil, place.Services)
 		clear(n.own)
 	case c.All:
 		clear(n.own)
@@ -343,7 +344,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 			}
 		}
 		n.ports.Replace(all)
-		n.pods.Replace(ofPods)
+		n.pods.Replace(ofPods, place.Services)
 	default:
 		for _, e := range c.Gone {
 			n.remove(e, place)
@@ -352,6 +353,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 			n.put(e, place)
 		}
 	}
+	n.pods.Sync()
 	return c.Nodes, true
 }
 

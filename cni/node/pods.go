@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// LeadPod leads the programs of a pod to services, from its network namespace, and waits until they are led, or a try has failed: then the node
+// LeadPod leads the programs of a pod to services, from its network namespace, and waits for a short time until they are led. Until then the node
 // leads them. It does nothing if the pod network balances.
 func (n *Node) LeadPod(ctx context.Context, netns string) {
 	if place, _, _ := n.cfg.Uplink.Place(); place != nil && n.balances(place) {
@@ -18,25 +19,42 @@ func (n *Node) LeadPod(ctx context.Context, netns string) {
 	}
 }
 
-// followPods leads the pods that have ports of the switch. If the pod network balances, it removes once what a former process has left in
-// them.
-func (n *Node) followPods(asks context.Context, place *uplink.Place) error {
-	balances := n.balances(place)
-	if !balances && n.unledPods {
-		return nil
+// followPods leads the pods that have ports of the switch. If the node leads none, it removes once what a former process has left in them. place
+// is nil if the node is not connected.
+func (n *Node) followPods(asks context.Context, place *uplink.Place) {
+	leads := place != nil && n.balances(place)
+	if !leads && n.unledPods {
+		return
 	}
 	ports, err := n.cfg.Switch.Ports(asks)
 	if err != nil {
-		return err
+		return // what else asks the switch reports it, and asks again
 	}
-	if balances {
-		n.unledPods = false
+	if n.unledPods = !leads; leads {
 		n.pods.Follow(podsOf(ports))
-		return nil
+		return
 	}
-	err = n.pods.RemoveFrom(podsOf(ports))
-	n.unledPods = err == nil
-	return err
+	var services []netip.Prefix
+	if place != nil {
+		services = place.Services
+	}
+	go func() {
+		if err := n.pods.RemoveFrom(podsOf(ports), services); err != nil {
+			n.log.Warn("some pods keep rules that lead them to services; create them again", "err", err)
+		}
+	}()
+}
+
+// CleanupPods removes the rules from pods that have ports of the switch. No Node may run meanwhile.
+func (n *Node) CleanupPods(ctx context.Context) error {
+	ports, err := n.cfg.Switch.Ports(ctx)
+	if err == nil {
+		err = n.pods.RemoveFrom(podsOf(ports), nil)
+	}
+	if err != nil {
+		return fmt.Errorf("clean up pods: %w", err)
+	}
+	return nil
 }
 
 // podsOf returns the network namespaces of pods with an IPv4 address that have ports of the switch.

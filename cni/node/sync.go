@@ -327,7 +327,8 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 		return nil, err // the table keeps others out
 	}
 	n.ports.Replace(nil)
-	n.pods.Replace(nil)
+	n.pods.Replace(nil, nil)
+	n.pods.Sync()
 	n.fed = nil
 	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil) // first: they need the rules and the link
 	if removed {
@@ -354,12 +355,8 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.
 func (n *Node) Cleanup(ctx context.Context) error {
-	ports, err := n.cfg.Switch.Ports(ctx)
-	if err == nil {
-		err = n.pods.RemoveFrom(podsOf(ports))
-	}
-	if _, left := n.leave(ctx); err != nil || left != nil {
-		return fmt.Errorf("clean up the node's connection to the pod network: %w", errors.Join(err, left))
+	if _, err := n.leave(ctx); err != nil {
+		return fmt.Errorf("clean up the node's connection to the pod network: %w", err)
 	}
 	return nil
 }

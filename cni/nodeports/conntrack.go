@@ -139,8 +139,8 @@ func (k *tracker) list(tuples []tuple) (all []connection, err error) {
 	return all, nil
 }
 
-// each calls a function for connections that a tuple names, and perhaps for others, until it returns false. Answers can be left in the
-// socket then. The attributes of a connection are valid until the function returns. A list that the kernel interrupts is not repeated.
+// each calls a function for connections that a tuple names, and perhaps for others, until it returns false. The attributes of a connection are
+// valid until the function returns. A list that the kernel interrupts is not repeated.
 func (k *tracker) each(t tuple, f func(connection) bool) error {
 	err := k.prepare(nl.IPCTNL_MSG_CT_GET, unix.NLM_F_DUMP, k.request(t, k.family)...).ExecuteIter(unix.NETLINK_NETFILTER, 0, func(m []byte) bool {
 		c, ok := readConnection(m[nl.SizeofNfgenmsg:])

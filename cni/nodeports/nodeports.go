@@ -359,8 +359,11 @@ func (t *Table) syncTables(tables []*table, keepHosts bool) (changed bool, err e
 // hold gives a socket space for a transaction with all rules, and for the answers to it. The kernel repeats each
 // rule, and acknowledges each message.
 func hold(c *mdlayher.Conn) error {
-	return errors.Join(c.SetWriteBuffer(4<<20), c.SetReadBuffer(8<<20))
+	return errors.Join(c.SetWriteBuffer(4<<20), c.SetReadBuffer(8<<20), c.SetDeadline(time.Now().Add(answerWithin)))
 }
+
+// answerWithin is how long the kernel may take for a transaction. After some errors the library waits for answers that do not come.
+const answerWithin = 30 * time.Second
 
 func (t *Table) open() (*nftables.Conn, error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(t.cfg.Netns)), nftables.WithSockOptions(hold))

@@ -1,6 +1,7 @@
 package nodeports
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -9,19 +10,21 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
 // MaxInPods is how many endpoints the ports of PodPorts have together. The kernel has a copy for each pod.
-const MaxInPods = 5000
+const MaxInPods = 2000
 
 // PodPorts are the cluster addresses to which programs of pods are led, in the network namespaces of the pods. They are the same in all
 // pods, and of IPv4. The content of a namespace is never read, because programs of its pod can fill it. The methods that change ports must not be
 // called at the same time as others; Create, Change and Remove may be called concurrently.
 type PodPorts struct {
-	table *table
-	count int // of endpoints
+	table    *table
+	services []netip.Prefix // the addresses of services
+	count    int            // of endpoints
 }
 
 // NewPodPorts returns PodPorts without ports.
@@ -30,13 +33,15 @@ func NewPodPorts() *PodPorts { return &PodPorts{table: newTable(Config{}, &ipv4)
 // PodChanges are changed ports. They stay valid when the ports change again.
 type PodChanges struct {
 	groups [][]change
-	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports.
-	udp map[netip.AddrPort][]netip.AddrPort
-	all bool
+	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports. services has the
+	// addresses of services then.
+	udp      map[netip.AddrPort][]netip.AddrPort
+	all      bool
+	services []netip.Prefix
 }
 
-// Put adds or changes a port. Own and Local do not count. It returns false, and leaves the port out, if the port is invalid, leads to no endpoints,
-// or exceeds MaxInPods.
+// Put adds or changes a port. Own and Local do not count. It returns false, and leaves the port out until the next Put or Replace, if the port is
+// invalid, leads to no endpoints, or exceeds MaxInPods.
 func (p *PodPorts) Put(port Port) bool {
 	port.Own, port.Local = true, false
 	at, elements, err := p.table.family.service(port)
@@ -57,8 +62,9 @@ func (p *PodPorts) Remove(port Port) {
 	}
 }
 
-// Replace replaces all ports.
-func (p *PodPorts) Replace(ports []Port) {
+// Replace replaces all ports. services has the addresses of services.
+func (p *PodPorts) Replace(ports []Port, services []netip.Prefix) {
+	p.services = services
 	stay := map[portKey]bool{}
 	for _, port := range ports {
 		if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
@@ -88,7 +94,7 @@ func (p *PodPorts) Take() PodChanges {
 
 // All returns all ports.
 func (p *PodPorts) All() PodChanges {
-	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true}
+	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true, services: p.services}
 	for _, g := range slices.SortedFunc(maps.Keys(p.table.want), group.compare) {
 		c.groups = append(c.groups, p.table.changesOf(nil, p.table.want[g]))
 		p.noteUDP(c, g.at)
@@ -155,8 +161,10 @@ func (p *PodPorts) Change(ns netns.NsHandle, changes PodChanges) error {
 	return p.write(c, ns, changes)
 }
 
-// RemoveAll removes all ports from a network namespace.
-func (p *PodPorts) RemoveAll(ns netns.NsHandle) error { return p.Create(ns, PodChanges{all: true}) }
+// RemoveAll removes all ports from a network namespace. services has the addresses of services.
+func (p *PodPorts) RemoveAll(ns netns.NsHandle, services []netip.Prefix) error {
+	return p.Create(ns, PodChanges{all: true, services: services})
+}
 
 func (p *PodPorts) write(c *nftables.Conn, ns netns.NsHandle, changes PodChanges) error {
 	for i, batch := range append(batches(changes.groups, maxChanges), nil) {
@@ -214,14 +222,11 @@ func firstOfTCP() []expr.Any {
 	}
 }
 
-// The connections of a pod are read in rounds, because a pod can have very many of them.
-const (
-	maxRound  = 1000
-	maxRounds = 20
-)
+// forgottenAtOnce is how many connections of a pod are kept in memory: a pod can have very many of them.
+const forgottenAtOnce = 1000
 
 // forgetOfPod deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
-// connections to other addresses.
+// connections to other ports of services.
 func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
 	tuples := []tuple{{protocol: unix.IPPROTO_UDP}}
 	if !changes.all && len(changes.udp) <= maxTuples {
@@ -231,21 +236,15 @@ func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
 		}
 	}
 	for _, t := range tuples {
-		for range maxRounds {
-			n, err := f.forgetRound(ns, t, changes.isStale)
-			if err != nil {
-				return err
-			}
-			if n < maxRound {
-				break
-			}
+		if err := f.forgetStale(ns, t, changes.isStale); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // isStale reports whether a connection must be deleted. One to a port that leads to endpoints now, and that was not translated, is stale too.
-func (c PodChanges) isStale(f *connection) bool {
+func (c PodChanges) isStale(f *netlink.ConntrackFlow) bool {
 	asked, valid := netip.AddrFromSlice(f.Forward.DstIP)
 	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
 	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 {
@@ -255,39 +254,45 @@ func (c PodChanges) isStale(f *connection) bool {
 	endpoints, counts := c.udp[at]
 	switch {
 	case !counts:
-		return c.all && at != by
+		return at != by && slices.ContainsFunc(c.services, func(p netip.Prefix) bool { return p.Contains(at.Addr()) })
 	case at == by:
 		return len(endpoints) > 0
 	}
 	return !slices.Contains(endpoints, by)
 }
 
-// forgetRound deletes some connections that a tuple names and that are stale.
-func (f *family) forgetRound(ns netns.NsHandle, t tuple, stale func(*connection) bool) (n int, err error) {
-	var found []connection
-	k, err := f.tracker(ns)
+// forgetStale deletes the connections that a tuple names and that are stale.
+func (f *family) forgetStale(ns netns.NsHandle, t tuple, stale func(*netlink.ConntrackFlow) bool) error {
+	reads, err := f.tracker(ns)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	err = k.each(t, func(c connection) bool {
-		if stale(&c) {
+	defer reads.close()
+	removes, err := f.tracker(ns)
+	if err != nil {
+		return err
+	}
+	defer removes.close()
+	var (
+		found  []connection
+		failed error
+	)
+	remove := func() {
+		for i := range found {
+			failed = errors.Join(failed, removes.remove(&found[i]))
+		}
+		found = found[:0]
+	}
+	err = reads.each(t, func(c connection) bool {
+		if stale(&c.ConntrackFlow) {
 			c.raw = slices.Clone(c.raw)
 			found = append(found, c)
 		}
-		return len(found) < maxRound
-	})
-	k.close() // answers can be left
-	if err != nil || len(found) == 0 {
-		return 0, err
-	}
-	if k, err = f.tracker(ns); err != nil {
-		return 0, err
-	}
-	defer k.close()
-	for i := range found {
-		if err := k.remove(&found[i]); err != nil {
-			return 0, err
+		if len(found) == forgottenAtOnce {
+			remove()
 		}
-	}
-	return len(found), nil
+		return failed == nil
+	})
+	remove()
+	return errors.Join(err, failed)
 }

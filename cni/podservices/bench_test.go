@@ -35,7 +35,8 @@ func BenchmarkChange(b *testing.B) {
 	dir, before := b.TempDir(), heap()
 	all := podservices.New(namespace.New(b), slog.New(slog.DiscardHandler))
 	defer all.Close()
-	all.Replace(ports)
+	all.Replace(ports, nil)
+	all.Sync()
 	var (
 		paths []string
 		in    []netns.NsHandle
@@ -63,6 +64,7 @@ func BenchmarkChange(b *testing.B) {
 			was = append(was, generation(ns))
 		}
 		all.Put(changed)
+		all.Sync()
 		for i, ns := range in {
 			for generation(ns) == was[i] {
 				runtime.Gosched()

@@ -3,7 +3,7 @@
 // on to the node: until the ports are known, and after a failure. The package knows neither the bridge nor the switch.
 //
 // A pod can change what is in its network namespace, and can make the work there slow. So work in a namespace reads nothing that has no
-// bound, and the pods do not wait for each other.
+// bound, and pods are written to at the same time.
 package podservices
 
 import (
@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -23,8 +24,10 @@ import (
 const (
 	// retryAfter is the delay before a pod is tried again whose rules could not be written.
 	retryAfter = 2 * time.Second
+	// leadWithin is how long Lead waits.
+	leadWithin = 2 * time.Second
 	// atOnce is in how many pods rules are written at the same time.
-	atOnce = 8
+	atOnce = 32
 	// maxChanges is how many changes wait for a pod before everything is written instead.
 	maxChanges = 100
 )
@@ -41,6 +44,7 @@ type Pods struct {
 	mu    sync.Mutex
 	ports *nodeports.PodPorts
 	known bool // the ports are known
+	led   bool // pods follow them
 	pods  map[string]*pod
 }
 
@@ -50,9 +54,12 @@ type pod struct {
 	// whole is set if everything must be written, and changes are those that are not written otherwise.
 	whole   bool
 	changes []nodeports.PodChanges
-	// idle is nil, or closed when there is nothing more to do.
-	idle    chan struct{}
-	failure string // was logged last
+	// busy is set while somebody writes, and waits while a failed pod waits for its next try.
+	busy, waits bool
+	// tried is closed after the first try.
+	tried   chan struct{}
+	once    sync.Once // closes it
+	failure string    // was logged last
 }
 
 // New returns Pods whose ports are not known. node is the network namespace of the node.
@@ -65,38 +72,37 @@ func New(node netns.NsHandle, log *slog.Logger) *Pods {
 // Close ends the work, and leaves everything in place. It does not wait for writes that the kernel has begun.
 func (p *Pods) Close() { p.end() }
 
-// Replace replaces all ports. From then on they are known.
-func (p *Pods) Replace(ports []nodeports.Port) {
+// Replace replaces all ports. services has the addresses of services. From then on they are known. Sync makes pods follow.
+func (p *Pods) Replace(ports []nodeports.Port, services []netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ports.Replace(ports)
-	first := !p.known
+	p.ports.Replace(ports, services)
 	p.known = true
-	p.follow(first)
 }
 
-// Put adds or changes a port.
+// Put adds or changes a port. Sync makes pods follow.
 func (p *Pods) Put(port nodeports.Port) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ports.Put(port)
-	p.follow(false)
 }
 
-// Remove removes a port.
+// Remove removes a port. Sync makes pods follow.
 func (p *Pods) Remove(port nodeports.Port) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ports.Remove(port)
-	p.follow(false)
 }
 
-// follow makes pods follow the changed ports. whole is set if pods have unknown ones.
-func (p *Pods) follow(whole bool) {
-	changes := p.ports.Take()
+// Sync makes pods follow the changed ports. It waits for none of them.
+func (p *Pods) Sync() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	changes, whole := p.ports.Take(), p.known && !p.led
 	if !p.known || changes.Empty() && !whole {
 		return
 	}
+	p.led = true
 	p.forget()
 	for path, one := range p.pods {
 		if whole {
@@ -108,7 +114,9 @@ func (p *Pods) follow(whole bool) {
 		if len(one.changes) > maxChanges {
 			one.whole, one.changes = true, nil
 		}
-		p.start(path, one)
+		if !one.waits {
+			p.start(path, one)
+		}
 	}
 }
 
@@ -122,30 +130,36 @@ func (p *Pods) Follow(paths []string) {
 	}
 }
 
-// Lead leads a pod, and waits until it has been tried, or the context ends. Without known ports it does not wait.
+// Lead leads a pod, and waits for a short time until this has been tried. Without known ports it does not wait.
 func (p *Pods) Lead(ctx context.Context, path string) {
 	p.mu.Lock()
 	p.forget()
-	idle := p.add(path).idle
+	one := p.add(path)
+	waits := one != nil && p.led
 	p.mu.Unlock()
-	if idle == nil {
+	if !waits {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, leadWithin)
+	defer cancel()
 	select {
-	case <-idle:
+	case <-one.tried:
 	case <-ctx.Done():
 	case <-p.ending.Done():
 	}
 }
 
-// add adds a pod, unless it is there with the same network namespace.
+// add adds a pod, unless it is there with the same network namespace. It returns nil if there is no namespace.
 func (p *Pods) add(path string) *pod {
 	now := inodeOf(path)
+	if now == (inode{}) {
+		return nil
+	}
 	one, is := p.pods[path]
 	if !is || one.inode != now {
-		one = &pod{inode: now, whole: true}
+		one = &pod{inode: now, whole: true, tried: make(chan struct{})}
 		p.pods[path] = one
-		if p.known {
+		if p.led {
 			p.start(path, one)
 		}
 	}
@@ -163,8 +177,8 @@ func (p *Pods) forget() {
 
 // start begins to write what a pod lacks, unless somebody does.
 func (p *Pods) start(path string, one *pod) {
-	if one.idle == nil {
-		one.idle = make(chan struct{})
+	if !one.busy {
+		one.busy = true
 		go p.work(path, one)
 	}
 }
@@ -178,14 +192,14 @@ func (p *Pods) work(path string, one *pod) {
 			all = p.ports.All()
 		}
 		if one.whole, one.changes = false, nil; !whole && len(changes) == 0 || p.pods[path] != one || p.ending.Err() != nil {
-			p.rest(one)
+			one.busy = false
 			p.mu.Unlock()
 			return
 		}
 		p.mu.Unlock()
 
 		p.places <- struct{}{}
-		err := p.inside(path, func(ns netns.NsHandle) error {
+		err := p.inside(path, one.inode, func(ns netns.NsHandle) error {
 			if whole {
 				return p.ports.Create(ns, all)
 			}
@@ -199,10 +213,10 @@ func (p *Pods) work(path string, one *pod) {
 		<-p.places
 
 		p.mu.Lock()
+		one.once.Do(func() { close(one.tried) })
 		p.note(path, one, err)
 		if err != nil {
-			one.whole = true
-			p.rest(one)
+			one.whole, one.busy, one.waits = true, false, true
 			time.AfterFunc(retryAfter, func() { p.retry(path, one) })
 			p.mu.Unlock()
 			return
@@ -211,17 +225,12 @@ func (p *Pods) work(path string, one *pod) {
 	}
 }
 
-// rest notes that nobody writes in a pod.
-func (p *Pods) rest(one *pod) {
-	close(one.idle)
-	one.idle = nil
-}
-
 // retry tries a pod again, if it is still there.
 func (p *Pods) retry(path string, one *pod) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.pods[path] == one && inodeOf(path) == one.inode && p.ending.Err() == nil {
+	one.waits = false
+	if p.pods[path] == one && inodeOf(path) == one.inode {
 		p.start(path, one)
 	}
 }
@@ -245,29 +254,34 @@ func (p *Pods) note(path string, one *pod, err error) {
 	one.failure = text
 }
 
-// RemoveFrom removes the ports from pods that are led no more.
-func (p *Pods) RemoveFrom(paths []string) (err error) {
+// RemoveFrom removes the ports from pods that are led no more. services has the addresses of services.
+func (p *Pods) RemoveFrom(paths []string, services []netip.Prefix) (err error) {
 	for _, path := range paths {
-		if inodeOf(path) != (inode{}) {
-			err = errors.Join(err, p.inside(path, p.ports.RemoveAll))
+		if is := inodeOf(path); is != (inode{}) {
+			err = errors.Join(err, p.inside(path, is, func(ns netns.NsHandle) error { return p.ports.RemoveAll(ns, services) }))
 		}
 	}
 	return err
 }
 
-// inside does something in the network namespace of a pod, which is never the node's: a path by the number of a process can lead there when the
-// process is gone.
-func (p *Pods) inside(path string, do func(netns.NsHandle) error) error {
+// inside does something in the network namespace of a pod with an inode. It is never the node's: a path by the number of a process can lead
+// there when the process is gone.
+func (p *Pods) inside(path string, is inode, do func(netns.NsHandle) error) error {
 	ns, err := netns.GetFromPath(path)
 	if err != nil {
 		return fmt.Errorf("open network namespace %s: %w", path, err)
 	}
-	if ns.Equal(p.node) {
-		err = fmt.Errorf("open network namespace %s: it is the node's own", path)
-	} else {
-		err = do(ns)
+	var now unix.Stat_t
+	switch err = unix.Fstat(int(ns), &now); {
+	case err != nil:
+	case ns.Equal(p.node):
+		err = errors.New("it is the node's own")
+	case is != inode{now.Dev, now.Ino}:
+		err = errors.New("it is another one")
+	default:
+		return errors.Join(do(ns), ns.Close())
 	}
-	return errors.Join(err, ns.Close())
+	return errors.Join(fmt.Errorf("open network namespace %s: %w", path, err), ns.Close())
 }
 
 // inode identifies a network namespace while it exists.

@@ -48,6 +48,12 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
+// replace replaces the ports.
+func (w *world) replace(ports ...nodeports.Port) {
+	w.pods.Replace(ports, []netip.Prefix{netip.MustParsePrefix("10.96.0.0/12")})
+	w.pods.Sync()
+}
+
 // lead leads a pod.
 func (w *world) lead(p pod) { w.pods.Lead(w.Context(), p.path) }
 
@@ -106,7 +112,7 @@ func port(number uint16) nodeports.Port {
 func TestLead(t *testing.T) {
 	w := newWorld(t)
 	first, second := w.newPod("first"), w.newPod("second")
-	w.pods.Replace([]nodeports.Port{port(80), port(81)})
+	w.replace(port(80), port(81))
 	for _, p := range []pod{first, second} {
 		require.Error(t, p.reaches(t.Context(), 80))
 		w.lead(p)
@@ -116,17 +122,19 @@ func TestLead(t *testing.T) {
 	w.pods.Put(port(82))
 	w.pods.Remove(port(81))
 	w.pods.Remove(port(83))
+	w.pods.Sync()
 	for _, p := range []pod{first, second} {
 		w.eventually(func() bool { return p.reaches(t.Context(), 82) == nil && p.reaches(t.Context(), 81) != nil })
 		require.NoError(t, p.reaches(t.Context(), 80))
 	}
-	w.pods.Replace([]nodeports.Port{port(80)})
+	w.replace(port(80))
 	w.eventually(func() bool { return first.reaches(t.Context(), 82) != nil })
 	require.NoError(t, first.reaches(t.Context(), 80))
 
-	require.NoError(t, w.pods.RemoveFrom([]string{first.path, filepath.Join(w.dir, "gone")}))
+	require.NoError(t, w.pods.RemoveFrom([]string{first.path, filepath.Join(w.dir, "gone")}, nil))
 	require.Empty(t, first.run("nft list ruleset"))
 	w.pods.Put(port(82)) // the rules are not as they were
+	w.pods.Sync()
 	w.eventually(func() bool { return first.reaches(t.Context(), 82) == nil && first.reaches(t.Context(), 80) == nil })
 }
 
@@ -135,7 +143,7 @@ func TestLead(t *testing.T) {
 func TestStart(t *testing.T) {
 	w := newWorld(t)
 	p := w.newPod("pod")
-	w.pods.Replace([]nodeports.Port{port(80)})
+	w.replace(port(80))
 	w.lead(p)
 	w.pods.Close()
 	require.NoError(t, p.reaches(t.Context(), 80), "what was written stays")
@@ -145,19 +153,20 @@ func TestStart(t *testing.T) {
 	t.Cleanup(w.pods.Close)
 	w.pods.Follow([]string{p.path})
 	w.pods.Put(port(81))
+	w.pods.Sync()
 	w.lead(p)
 	require.Equal(t, before, p.run("nft list ruleset"))
-	w.pods.Replace([]nodeports.Port{port(80), port(82)})
+	w.replace(port(80), port(82))
 	w.eventually(func() bool { return p.reaches(t.Context(), 82) == nil })
 	require.NoError(t, p.reaches(t.Context(), 80))
 	require.Error(t, p.reaches(t.Context(), 81))
-	w.pods.Replace(nil)
+	w.replace()
 	w.eventually(func() bool {
 		return p.run("nft list ruleset | grep -c dnat || true") != "" && p.reaches(t.Context(), 80) != nil
 	})
 
 	again := w.newPod("pod") // another sandbox with the same path
-	w.pods.Replace([]nodeports.Port{port(80)})
+	w.replace(port(80))
 	w.lead(again)
 	require.NoError(t, again.reaches(t.Context(), 80))
 }
@@ -166,7 +175,7 @@ func TestStart(t *testing.T) {
 // has one.
 func TestNoNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.pods.Replace([]nodeports.Port{port(80)})
+	w.replace(port(80))
 	p := w.newPod("pod")
 	gone, ofNode := pod{path: filepath.Join(w.dir, "gone")}, pod{path: filepath.Join(w.dir, "node")}
 	require.NoError(t, os.Symlink(fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), int(w.node)), ofNode.path))
@@ -190,11 +199,12 @@ func TestNoNamespace(t *testing.T) {
 // TestChangedNamespace: a pod whose programs have removed the rules gets them again with the next change.
 func TestChangedNamespace(t *testing.T) {
 	w := newWorld(t)
-	w.pods.Replace([]nodeports.Port{port(80)})
+	w.replace(port(80))
 	p := w.newPod("pod")
 	w.lead(p)
 	p.run("nft flush ruleset")
 	require.Error(t, p.reaches(t.Context(), 80))
 	w.pods.Put(port(81))
+	w.pods.Sync()
 	w.eventually(func() bool { return p.reaches(t.Context(), 80) == nil && p.reaches(t.Context(), 81) == nil })
 }
