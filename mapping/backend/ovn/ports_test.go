@@ -99,7 +99,7 @@ func TestPorts(t *testing.T) {
 	whole.await(t, p.iface(), func(times ovn.PortTimes) bool { return times == ovn.PortTimes{} })
 
 	begun := time.Now().Add(-time.Millisecond)
-	m := podModel(p)
+	m := withGateways(podModel(p))
 	require.NoError(t, b.Write(t.Context(), netvirt.Diff(nil, m)))
 	times := whole.await(t, p.iface(), func(times ovn.PortTimes) bool { return times.Translated != 0 })
 	require.Zero(t, times.Bound)
