@@ -129,17 +129,19 @@ type tunnel struct {
 	} `json:"dst-info"`
 }
 
-// withoutTunnel returns the pairs of hosts without a tunnel that is up.
+// withoutTunnel returns the pairs of hosts without a tunnel that is up, with the state of the tunnel if there is one.
 func withoutTunnel(hosts []*ovnhost.Host, tunnels []tunnel) (missing []string) {
-	up := map[[2]netip.Addr]bool{}
+	states := map[[2]netip.Addr]string{}
 	for _, t := range tunnels {
-		if t.State == "up" {
-			up[[2]netip.Addr{t.From.Address, t.To.Address}] = true
-		}
+		states[[2]netip.Addr{t.From.Address, t.To.Address}] = t.State
 	}
 	for _, from := range hosts {
 		for _, to := range hosts {
-			if from != to && !up[[2]netip.Addr{from.Address, to.Address}] {
+			switch state, is := states[[2]netip.Addr{from.Address, to.Address}]; {
+			case from == to || state == "up":
+			case is:
+				missing = append(missing, fmt.Sprintf("%s to %s: it is %s", from.Name, to.Name, state))
+			default:
 				missing = append(missing, from.Name+" to "+to.Name)
 			}
 		}

@@ -20,7 +20,8 @@ func TestWithoutTunnel(t *testing.T) {
 		{"oper-state": "up", "src-info": {"tep-ip": "172.31.99.11"}, "dst-info": {"tep-ip": "172.31.99.12"}},
 		{"oper-state": "down", "src-info": {"tep-ip": "172.31.99.12"}, "dst-info": {"tep-ip": "172.31.99.11"}}
 	]`), &tunnels))
-	require.Equal(t, []string{"host2 to host1"}, withoutTunnel(hosts, tunnels))
+	require.Equal(t, []string{"host2 to host1: it is down"}, withoutTunnel(hosts, tunnels))
+	require.Equal(t, []string{"host2 to host1"}, withoutTunnel(hosts, tunnels[:1]))
 	tunnels[1].State = "up"
 	require.Empty(t, withoutTunnel(hosts, tunnels))
 }
