@@ -149,7 +149,7 @@ func (p *Pods) Lead(ctx context.Context, path string) {
 	}
 }
 
-// add adds a pod, unless it is there with the same network namespace. It returns nil if there is no namespace.
+// add adds a pod, unless it is there with the same network namespace. Without a namespace it returns nil.
 func (p *Pods) add(path string) *pod {
 	now := inodeOf(path)
 	if now == (inode{}) {

@@ -16,11 +16,7 @@ func TestTrafficOfIPv6Hosts(t *testing.T) {
 	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
 		t.Run(string(layout), func(t *testing.T) {
 			lab := ovnhost.ForTest(t, "host1", "host2")
-			model := liveModel(false)
-			if layout == ovn.LayoutNode {
-				model = withGateways(model)
-			}
-			write(t, withLayout(t, lab, layout), model)
+			write(t, withLayout(t, lab, layout), liveModelOf(layout))
 			const six = 7
 			p := livePods[six]
 			p.plug(t, lab, six)

@@ -68,10 +68,7 @@ func TestRenewal(t *testing.T) {
 	for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode} {
 		t.Run(string(layout), func(t *testing.T) {
 			lab := ovnhost.ForTest(t, "host1", "host2")
-			model := liveModel(false)
-			if layout == ovn.LayoutNode {
-				model = withGateways(model)
-			}
+			model := liveModelOf(layout)
 			b := withLayout(t, lab, layout)
 			write(t, b, model)
 			for n, p := range livePods {

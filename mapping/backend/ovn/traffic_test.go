@@ -178,6 +178,14 @@ func withGateways(m netvirt.Model) netvirt.Model {
 	return m
 }
 
+// liveModelOf returns the live model, without isolation, for a layout.
+func liveModelOf(layout ovn.Layout) netvirt.Model {
+	if layout == ovn.LayoutNode {
+		return withGateways(liveModel(false))
+	}
+	return liveModel(false)
+}
+
 // requireAllReach checks that the pods reach each other, and their services.
 func requireAllReach(t *testing.T, lab *ovnhost.Lab) {
 	t.Helper()
