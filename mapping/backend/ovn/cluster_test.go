@@ -182,6 +182,40 @@ func columnsOf(tables map[string]any, table string) map[string]any {
 	return tables[table].(map[string]any)["columns"].(map[string]any)
 }
 
+// trial is what happens to a cluster.
+type trial struct {
+	name       string
+	begin, end func()
+	schema     string // of the database after it
+}
+
+// withstand lets a fault happen while the world changes. Then the database has exactly the wanted rows.
+func (c *churn) withstand(t *testing.T, cluster *ovsdb.Cluster, b noted, f trial) {
+	t.Helper()
+	stop := c.during()
+	b.await(t, time.Now())
+	begin := time.Now()
+	f.begin()
+	b.await(t, time.Now())
+	next := time.Since(begin)
+	ended := time.Now()
+	f.end()
+	b.await(t, time.Now())
+	stop()
+	c.step()
+	require.Eventually(t, func() bool { return c.loop.Status().InSync }, time.Minute, time.Millisecond, f.name)
+	t.Logf("%s: next write after %v; in sync %v after its end", f.name, next.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
+
+	for _, m := range cluster.Members {
+		m.AwaitConnected(t)
+	}
+	want, have := rowsOf(t, c.model(), f.schema, ovn.LayoutNode), ""
+	for end := time.Now().Add(2 * time.Minute); have != want && time.Now().Before(end); {
+		have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
+	}
+	require.Equal(t, want, have, f.name)
+}
+
 // TestCluster: pods, services and policies come and go while the members of a clustered database fail. Each fault
 // ends, and the database has exactly the wanted rows.
 func TestCluster(t *testing.T) {
@@ -190,52 +224,21 @@ func TestCluster(t *testing.T) {
 	b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
 	churn := start(t, b, 21, reconcile.Config{Timeout: never})
 	var leader *ovsdb.Member
-	schema := ovsdb.Schema("ovn/ovn-nb")
-	faults := []struct {
-		name       string
-		begin, end func()
-	}{
-		{"leader killed", func() { leader.Kill(t) }, func() { leader.Restart(t) }},
-		{"leader frozen", func() { leader.Stop(t) }, func() { leader.Continue(t) }},
-		{"leader isolated", func() { leader.Isolate(t) }, func() { leader.Connect(t) }},
-		{"leader replaced", func() { cluster.Replace(t, leader) }, func() {}},
-		{"compacted", func() {
+	for _, f := range []trial{
+		{name: "leader killed", begin: func() { leader.Kill(t) }, end: func() { leader.Restart(t) }},
+		{name: "leader frozen", begin: func() { leader.Stop(t) }, end: func() { leader.Continue(t) }},
+		{name: "leader isolated", begin: func() { leader.Isolate(t) }, end: func() { leader.Connect(t) }},
+		{name: "leader replaced", begin: func() { cluster.Replace(t, leader) }, end: func() {}},
+		{name: "compacted", begin: func() {
 			for _, m := range cluster.Members {
 				m.Compact(t)
 			}
-		}, func() {}},
-		{"converted", func() {
-			schema = changedSchema(t, func(tables map[string]any) {
-				columnsOf(tables, "Logical_Switch_Port")["of_a_later_version"] = map[string]any{"type": "string"}
-			})
-			cluster.Convert(t, schema)
-		}, func() {}},
-		{"certificates rotated, and leader killed", func() { cluster.Rotate(t); leader.Kill(t) }, func() { leader.Restart(t) }},
-	}
-	for _, f := range faults {
+		}, end: func() {}},
+		{name: "certificates rotated, and leader killed", begin: func() { cluster.Rotate(t); leader.Kill(t) }, end: func() { leader.Restart(t) }},
+	} {
 		leader = cluster.Leader(t)
-		stop := churn.during()
-		b.await(t, time.Now())
-		begin := time.Now()
-		f.begin()
-		b.await(t, time.Now())
-		next := time.Since(begin)
-		ended := time.Now()
-		f.end()
-		b.await(t, time.Now())
-		stop()
-		churn.step()
-		require.Eventually(t, func() bool { return churn.loop.Status().InSync }, time.Minute, time.Millisecond, f.name)
-		t.Logf("%s: next write after %v; in sync %v after its end", f.name, next.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
-
-		for _, m := range cluster.Members {
-			m.AwaitConnected(t)
-		}
-		want, have := rowsOf(t, churn.model(), schema, ovn.LayoutNode), ""
-		for end := time.Now().Add(2 * time.Minute); have != want && time.Now().Before(end); {
-			have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
-		}
-		require.Equal(t, want, have, f.name)
+		f.schema = ovsdb.Schema("ovn/ovn-nb")
+		churn.withstand(t, cluster, b, f)
 	}
 }
 

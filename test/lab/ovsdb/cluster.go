@@ -218,11 +218,8 @@ func (c *Cluster) Replace(t testing.TB, m *Member) {
 	m.AwaitConnected(t)
 }
 
-// Convert converts the database to another schema.
-func (c *Cluster) Convert(t testing.TB, schema string) {
-	t.Helper()
-	c.Leader(t).process.convert(t, schema)
-}
+// Convert asks the member to convert the database of the cluster to another schema.
+func (m *Member) Convert(schema string) error { return m.process.convert(schema) }
 
 // Dump returns all rows of the tables, as Server.Dump does.
 func (m *Member) Dump(t testing.TB, tables ...string) string {
@@ -285,6 +282,12 @@ func (m *Member) control(t testing.TB, command ...string) {
 func (m *Member) Kill(t testing.TB) {
 	t.Helper()
 	require.NoError(t, m.process.Kill())
+}
+
+// AwaitEnd waits until the member ends by itself.
+func (m *Member) AwaitEnd(t testing.TB) {
+	t.Helper()
+	require.Eventually(t, m.process.hasEnded, patience, 20*time.Millisecond, "member %s goes on", m.name)
 }
 
 // Restart starts the member with its data.

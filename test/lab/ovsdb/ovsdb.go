@@ -94,13 +94,12 @@ func (s *Server) Continue(t testing.TB) {
 // Convert converts the database to another schema.
 func (s *Server) Convert(t testing.TB, schema string) {
 	t.Helper()
-	s.process.convert(t, schema)
+	require.NoError(t, s.process.convert(schema))
 }
 
-func (p *Process) convert(t testing.TB, schema string) {
-	t.Helper()
-	out, err := exec.Command("ovsdb-client", "--timeout=30", "convert", p.Endpoint(), schema).CombinedOutput()
-	require.NoError(t, err, "ovsdb-client convert: %s", out)
+func (p *Process) convert(schema string) error {
+	_, err := output("ovsdb-client", "--timeout=60", "convert", p.Endpoint(), schema)
+	return err
 }
 
 // Dump returns all rows of the tables in a stable order. Equal databases have equal dumps.
