@@ -2,10 +2,7 @@ package ovn_test
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -158,28 +155,6 @@ func (c *churn) during() (stop func()) {
 		cancel()
 		stepping.Wait()
 	}
-}
-
-// changedSchema returns the path of the installed northbound schema after a change of its tables.
-func changedSchema(t *testing.T, change func(tables map[string]any)) string {
-	t.Helper()
-	text, err := os.ReadFile(ovsdb.Schema("ovn/ovn-nb"))
-	require.NoError(t, err)
-	var schema map[string]any
-	require.NoError(t, json.Unmarshal(text, &schema))
-	delete(schema, "cksum")
-	schema["version"] = "99.0.0"
-	change(schema["tables"].(map[string]any))
-	text, err = json.Marshal(schema)
-	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), "nb.ovsschema")
-	require.NoError(t, os.WriteFile(path, text, 0o600))
-	return path
-}
-
-// columnsOf returns the columns of a table of a schema.
-func columnsOf(tables map[string]any, table string) map[string]any {
-	return tables[table].(map[string]any)["columns"].(map[string]any)
 }
 
 // trial is what happens to a cluster.

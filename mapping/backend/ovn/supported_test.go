@@ -22,10 +22,10 @@ import (
 // as soon as it has the schema of a later release. It looks at the schema again when a database in use is converted.
 func TestOldDatabase(t *testing.T) {
 	server := ovsdb.Start(t)
-	server.Convert(t, changedSchema(t, func(tables map[string]any) {
+	server.Convert(t, ovsdb.ChangedSchema(t, func(tables map[string]any) {
 		delete(tables, "Static_MAC_Binding")
-		delete(columnsOf(tables, "ACL"), "options")
-		columnsOf(tables, "NAT")["external_port_range"] = map[string]any{"type": "integer"}
+		delete(ovsdb.ColumnsOf(tables, "ACL"), "options")
+		ovsdb.ColumnsOf(tables, "NAT")["external_port_range"] = map[string]any{"type": "integer"}
 	}))
 	b := open(t, server, func(c *ovn.Config) { c.Epoch = "1" })
 	_, err := b.Read(t.Context())
@@ -36,7 +36,7 @@ func TestOldDatabase(t *testing.T) {
 	server.Convert(t, ovsdb.Schema("ovn/ovn-nb"))
 	write(t, b, someModel(b))
 
-	server.Convert(t, changedSchema(t, func(tables map[string]any) { delete(tables, "Chassis_Template_Var") })) // of OVN 22.09
+	server.Convert(t, ovsdb.ChangedSchema(t, func(tables map[string]any) { delete(tables, "Chassis_Template_Var") })) // of OVN 22.09
 	require.Eventually(t, func() bool {
 		_, err = b.Read(t.Context())
 		return errors.Is(err, ovn.ErrUnsupported)

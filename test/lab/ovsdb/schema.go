@@ -1,8 +1,13 @@
 package ovsdb
 
 import (
+	"encoding/json"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // northbound is the name of the northbound schema.
@@ -17,4 +22,28 @@ func Schema(name string) string {
 		}
 	}
 	return filepath.Join(root, "share", name+".ovsschema")
+}
+
+// ChangedSchema returns the path of the installed northbound schema after a change of its tables, for Server.Convert.
+func ChangedSchema(t testing.TB, change func(tables map[string]any)) string {
+	t.Helper()
+	text, err := os.ReadFile(Schema(northbound))
+	require.NoError(t, err)
+	var schema map[string]any
+	require.NoError(t, json.Unmarshal(text, &schema))
+	delete(schema, "cksum")
+	schema["version"] = "99.0.0"
+	tables, ok := schema["tables"].(map[string]any)
+	require.True(t, ok)
+	change(tables)
+	text, err = json.Marshal(schema)
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "nb.ovsschema")
+	require.NoError(t, os.WriteFile(path, text, 0o600))
+	return path
+}
+
+// ColumnsOf returns the columns of a table of a schema; it panics if there is no such table.
+func ColumnsOf(tables map[string]any, table string) map[string]any {
+	return tables[table].(map[string]any)["columns"].(map[string]any)
 }
