@@ -7,19 +7,19 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 )
 
-// A flow sends a packet each flowInterval. One of largeOnes is as large as the MTU. The others are small, so that the buffers of a switch
-// that waits for a processor have room for more of them.
+// A flow sends a packet each flowInterval. Of flowRound packets, one is as large as the MTU, and one begins a connection of its own. The
+// others are small, so that the buffers of a switch that waits for a processor have room for more of them.
 const (
 	flowInterval = 20 * time.Millisecond
-	largeOnes    = 10
+	flowRound    = 10
+	largeOne     = 0
+	newOne       = 5
 	flowBuffer   = 8 << 20
 	flowPort     = 9999
 	// furtherAnswers is how many later packets have answers when a packet without one is lost. Packets do not overtake as many.
@@ -27,16 +27,30 @@ const (
 	flowPatience   = 2 * time.Minute
 )
 
-// Way is the way of packets from one pod or host to another one, which has the address.
+// Way is the way of packets from one pod or host to another one, or to itself.
 type Way struct {
 	From, To string
-	Address  netip.Addr
+	Address  netip.Addr // of To
+	// Service is the address of a service that leads to To. Packets are sent to it. Zero for Address.
+	Service netip.Addr
+	// Port is different for ways to the same pod. Zero for a default.
+	Port uint16
+	// Denied is a way on which no packet may arrive.
+	Denied bool
+}
+
+func (w Way) String() string {
+	text := fmt.Sprintf("from %s to %s", w.From, w.To)
+	if w.Service.IsValid() {
+		text += " by " + w.Service.String()
+	}
+	return fmt.Sprintf("%s port %d", text, w.Port)
 }
 
 // KeepsPackets sends packets all ways while do runs, and gets an answer to each. Some packets are as large as the MTU, and none is
 // fragmented. It returns an error if a packet or its answer is lost. A late answer is an answer: a busy machine delays packets. It excuses as
-// many packets as the kernel has dropped before the switches of the hosts have read them: the userspace datapath of Open vSwitch needs a processor in time. The text says how
-// many packets there were.
+// many packets as the kernel has dropped before the switches of the hosts have read them: the userspace datapath of Open vSwitch needs a processor in time. It is also an
+// error if a packet arrives on a way that is denied. The text says how many packets there were.
 func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []Way, do func()) (text string, err error) {
 	before, err := l.unread(ctx, hosts)
 	if err != nil {
@@ -51,32 +65,64 @@ func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []
 	for _, w := range ways {
 		f, err := l.startFlow(w, mtu)
 		if err != nil {
-			return "", fmt.Errorf("send packets from %s to %s: %w", w.From, w.To, err)
+			return "", fmt.Errorf("send packets %s: %w", w, err)
 		}
 		flows = append(flows, f)
 	}
 	do()
 	ctx, cancel := context.WithTimeout(ctx, flowPatience)
 	defer cancel()
-	sent, lost, where := 0, 0, []string{}
+	var all tally
 	for _, f := range flows {
-		of, without, err := f.answers(ctx)
-		if err != nil {
+		if err := all.add(ctx, f); err != nil {
 			return "", err
-		}
-		if sent += of; len(without) > 0 {
-			lost += len(without)
-			where = append(where, fmt.Sprintf("from %s to %s: %d of %d, %v", f.From, f.To, len(without), of, without))
 		}
 	}
 	after, err := l.unread(ctx, hosts)
 	if err != nil {
 		return "", err
 	}
-	if lost > after-before {
-		return "", fmt.Errorf("%d packets are lost, of which switches have not read %d: %s", lost, after-before, strings.Join(where, "; "))
+	return all.judge(after - before)
+}
+
+// tally adds up flows.
+type tally struct {
+	sent, lost      int
+	denied, arrived int
+	wrong           []string // what is lost, and what arrived, on each way
+}
+
+// add adds a flow, when answers of all its packets until now have come or do not come.
+func (t *tally) add(ctx context.Context, f *flow) error {
+	if f.Denied {
+		sent, arrived := f.arrivals()
+		if t.denied += sent; arrived > 0 {
+			t.arrived += arrived
+			t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d arrived", f.Way, arrived, sent))
+		}
+		return nil
 	}
-	return fmt.Sprintf("%d packets, of which %d are lost; switches have not read %d", sent, lost, after-before), nil
+	sent, without, err := f.answers(ctx)
+	if err != nil {
+		return err
+	}
+	if t.sent += sent; len(without) > 0 {
+		t.lost += len(without)
+		t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d, %v", f.Way, len(without), sent, without))
+	}
+	return nil
+}
+
+// judge returns the figures. It is an error if more packets are lost than the switches have not read, or if a denied one has arrived.
+func (t *tally) judge(unread int) (text string, err error) {
+	text = fmt.Sprintf("%d packets, of which %d are lost; switches have not read %d", t.sent, t.lost, unread)
+	if t.denied > 0 {
+		text += fmt.Sprintf("; %d packets that are denied, of which %d arrived", t.denied, t.arrived)
+	}
+	if t.lost > max(0, unread) || t.arrived > 0 {
+		return "", fmt.Errorf("packets are lost, or arrive where they are denied: %s: %s", text, strings.Join(t.wrong, "; "))
+	}
+	return text, nil
 }
 
 // flow is a stream of packets one way.
@@ -84,12 +130,14 @@ type flow struct {
 	Way
 	sender   net.Conn
 	receiver *net.UDPConn
-	large    int // payload
-	stop     chan struct{}
+	dial     func() (net.Conn, error) // from a port of its own
+	large    int                      // payload
+	end      context.CancelFunc
 	running  sync.WaitGroup
 
 	mu       sync.Mutex
 	sent     int
+	arrived  int
 	answered map[int]bool
 	err      error // the last one of the sender
 }
@@ -107,10 +155,12 @@ func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
 			)
 		}), err)
 	}
-	f := &flow{Way: w, large: mtu - headers, stop: make(chan struct{}), answered: map[int]bool{}}
-	at := netip.AddrPortFrom(w.Address, flowPort).String()
+	if w.Port == 0 {
+		w.Port = flowPort
+	}
+	f := &flow{Way: w, large: mtu - headers, answered: map[int]bool{}}
 	err := l.In(w.To, func() error {
-		conn, err := (&net.ListenConfig{Control: control}).ListenPacket(context.Background(), network, at)
+		conn, err := (&net.ListenConfig{Control: control}).ListenPacket(context.Background(), network, netip.AddrPortFrom(w.Address, w.Port).String())
 		if err == nil {
 			f.receiver = conn.(*net.UDPConn)
 		}
@@ -119,16 +169,25 @@ func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = l.In(w.From, func() (err error) {
-		f.sender, err = (&net.Dialer{Control: control}).Dial(network, at)
-		return err
-	})
-	if err != nil {
+	to := netip.AddrPortFrom(w.Address, w.Port)
+	if w.Service.IsValid() {
+		to = netip.AddrPortFrom(w.Service, w.Port)
+	}
+	f.dial = func() (conn net.Conn, err error) {
+		err = l.In(w.From, func() (err error) {
+			conn, err = (&net.Dialer{Control: control}).Dial(network, to.String())
+			return err
+		})
+		return conn, err
+	}
+	if f.sender, err = f.dial(); err != nil {
 		return nil, errors.Join(err, f.receiver.Close())
 	}
+	ctx, end := context.WithCancel(context.Background())
+	f.end = end
 	f.running.Go(f.answer)
-	f.running.Go(f.receive)
-	f.running.Go(f.send)
+	f.running.Go(func() { f.receive(f.sender) })
+	f.running.Go(func() { f.send(ctx) })
 	return f, nil
 }
 
@@ -141,16 +200,19 @@ func (f *flow) answer() {
 			return
 		}
 		if err == nil {
+			f.mu.Lock()
+			f.arrived++
+			f.mu.Unlock()
 			_, _ = f.receiver.WriteToUDPAddrPort(packet[:n], from) // without an answer the packet is lost
 		}
 	}
 }
 
-// receive notes answers.
-func (f *flow) receive() {
+// receive notes answers to packets from a port, until it is closed. A further port has one answer.
+func (f *flow) receive(conn net.Conn) {
 	packet := make([]byte, f.large+1)
 	for {
-		n, err := f.sender.Read(packet)
+		n, err := conn.Read(packet)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -158,30 +220,39 @@ func (f *flow) receive() {
 			f.mu.Lock()
 			f.answered[int(binary.BigEndian.Uint64(packet))] = true
 			f.mu.Unlock()
+			if conn != f.sender {
+				_ = conn.Close()
+			}
 		}
 	}
 }
 
 // send sends packets until the flow ends.
-func (f *flow) send() {
+func (f *flow) send(ctx context.Context) {
 	ticker := time.NewTicker(flowInterval)
 	defer ticker.Stop()
 	packet := make([]byte, f.large)
 	for n := 0; ; n++ {
 		select {
-		case <-f.stop:
+		case <-ctx.Done():
 			return
 		case <-ticker.C:
 		}
 		size := 8
-		if n%largeOnes == 0 {
+		if n%flowRound == largeOne {
 			size = f.large
 		}
 		binary.BigEndian.PutUint64(packet, uint64(n))
 		f.mu.Lock()
 		f.sent = n + 1
 		f.mu.Unlock()
-		if _, err := f.sender.Write(packet[:size]); err != nil && !errors.Is(err, net.ErrClosed) {
+		var err error
+		if n%flowRound == newOne && !f.Denied { // each packet that is denied is the first of a connection
+			err = f.sendNew(ctx, packet[:size])
+		} else {
+			_, err = f.sender.Write(packet[:size])
+		}
+		if err != nil && !errors.Is(err, net.ErrClosed) {
 			f.mu.Lock()
 			f.err = err
 			f.mu.Unlock()
@@ -189,12 +260,32 @@ func (f *flow) send() {
 	}
 }
 
+// sendNew sends a packet from a port of its own, and waits elsewhere for its answer, until the flow ends.
+func (f *flow) sendNew(ctx context.Context, packet []byte) error {
+	conn, err := f.dial()
+	if err != nil {
+		return err
+	}
+	f.running.Go(func() {
+		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+		defer stop()
+		f.receive(conn)
+	})
+	_, err = conn.Write(packet)
+	return err
+}
+
+// arrivals returns how many packets were sent until now, and how many arrived.
+func (f *flow) arrivals() (sent, arrived int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sent, f.arrived
+}
+
 // answers waits until later packets than those until now have answers. It returns how many packets there are until now, and the numbers of those
 // that have none.
 func (f *flow) answers(ctx context.Context) (sent int, without []int, err error) {
-	f.mu.Lock()
-	sent = f.sent
-	f.mu.Unlock()
+	sent, _ = f.arrivals()
 	err = Poll(ctx, func(context.Context) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -205,7 +296,7 @@ func (f *flow) answers(ctx context.Context) (sent int, without []int, err error)
 			}
 		}
 		if later < furtherAnswers {
-			return fmt.Errorf("no further answers to packets from %s to %s; the last error of the sender: %w", f.From, f.To, f.err)
+			return fmt.Errorf("no further answers to packets %s; the last error of the sender: %w", f.Way, f.err)
 		}
 		return nil
 	})
@@ -221,33 +312,8 @@ func (f *flow) answers(ctx context.Context) (sent int, without []int, err error)
 
 // close ends the flow.
 func (f *flow) close() error {
-	close(f.stop)
+	f.end()
 	err := errors.Join(f.sender.Close(), f.receiver.Close())
 	f.running.Wait()
 	return err
-}
-
-// drops matches the number of packets in a line of ss about the memory of a socket.
-var drops = regexp.MustCompile(`skmem:\([^)]*,d(\d+)\)`)
-
-// unread returns the number of packets that the kernel has dropped because the switches of the hosts did not read them: they waited for a
-// processor until the buffers of their sockets were full.
-func (l *Lab) unread(ctx context.Context, hosts []string) (sum int, err error) {
-	for _, host := range hosts {
-		out, err := l.Exec(ctx, host, "ss", "--packet", "--memory")
-		if err != nil {
-			return 0, fmt.Errorf("count packets that the switch of %s has not read: %w", host, err)
-		}
-		sum += dropped(out)
-	}
-	return sum, nil
-}
-
-// dropped sums up the packets that sockets have dropped, in the output of ss about their memory.
-func dropped(output string) (sum int) {
-	for _, line := range drops.FindAllStringSubmatch(output, -1) {
-		n, _ := strconv.Atoi(line[1]) // a number of the kernel, which has 32 bits
-		sum += n
-	}
-	return sum
 }

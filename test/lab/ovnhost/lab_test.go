@@ -91,7 +91,7 @@ func TestKeepsPackets(t *testing.T) {
 	lab, ctx := labOfPods(t), t.Context()
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 	keeps := func(do func()) (string, error) {
-		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{{podA.Name, podB.Name, podB.Address.Addr()}}, do)
+		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{{From: podA.Name, To: podB.Name, Address: podB.Address.Addr()}}, do)
 	}
 	// Without this setting ovn-controller removes the flows of its switch when it starts, before it knows the new ones.
 	host := lab.Host("host2")
@@ -109,6 +109,29 @@ func TestKeepsPackets(t *testing.T) {
 		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "enabled")
 	})
 	require.ErrorContains(t, err, "packets are lost", text)
+	t.Log(err)
+}
+
+// TestKeepsPacketsAway: a way is denied as long as a packet does not arrive.
+func TestKeepsPacketsAway(t *testing.T) {
+	lab, ctx := labOfPods(t), t.Context()
+	keepsAway := func(do func()) (string, error) {
+		way := Way{From: podA.Name, To: podB.Name, Address: podB.Address.Addr(), Denied: true}
+		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{way}, do)
+	}
+	ping := func() error {
+		_, err := lab.Exec(ctx, podA.Name, "ping", "-n", "-c", "3", podB.Address.Addr().String())
+		return err
+	}
+	ctl(t, lab, "--wait=hv", "acl-add", "sw1", "from-lport", "1000", "udp.dst == 9999", "drop")
+	text, err := keepsAway(func() { require.NoError(t, ping()) })
+	require.NoError(t, err)
+	t.Log(text)
+	_, err = keepsAway(func() {
+		ctl(t, lab, "--wait=hv", "acl-del", "sw1")
+		require.NoError(t, errors.Join(lab.ForgetFlows(ctx), ping()))
+	})
+	require.ErrorContains(t, err, "arrive where they are denied")
 	t.Log(err)
 }
 

@@ -92,19 +92,24 @@ func (m *machine) start() {
 }
 
 func (m *machine) startDatabases() {
+	m.w.t.Helper()
+	for db := range schemas {
+		m.startDatabase(db)
+	}
+}
+
+func (m *machine) startDatabase(db string) {
 	t := m.w.t
 	t.Helper()
-	for _, db := range []string{northbound, southbound} {
-		if m.servers[db] == nil {
-			var err error
-			m.servers[db], err = m.w.lab.Launch(t.Context(), ovnhost.Command{
-				Name: m.name + "-" + db, Pod: m.name, Argv: m.ctl("exec", "run_"+db+"_ovsdb"), Env: m.env(),
-			})
-			require.NoError(t, err)
-		} else {
-			require.NoError(t, m.servers[db].Start(t.Context()))
-		}
+	if m.servers[db] != nil {
+		require.NoError(t, m.servers[db].Start(t.Context()))
+		return
 	}
+	var err error
+	m.servers[db], err = m.w.lab.Launch(t.Context(), ovnhost.Command{
+		Name: m.name + "-" + db, Pod: m.name, Argv: m.ctl("exec", "run_"+db+"_ovsdb"), Env: m.env(),
+	})
+	require.NoError(t, err)
 }
 
 // startNorthd starts ovn-northd when the databases have joined the others.
@@ -185,22 +190,37 @@ var server = regexp.MustCompile(`(?m)^    \w+ \(\w+ at ssl:`)
 
 // kill ends all that runs on the machine, like a power failure. /run is empty then.
 func (m *machine) kill() {
+	m.w.t.Helper()
+	for db := range schemas {
+		m.killDatabase(db)
+	}
+	m.killNorthd()
+}
+
+func (m *machine) killDatabase(db string) {
+	m.w.t.Helper()
+	m.killProgram("ovn" + db + "_db.pid")
+	require.NoError(m.w.t, m.servers[db].Kill())
+}
+
+func (m *machine) killNorthd() {
+	m.w.t.Helper()
+	m.killProgram("ovn-northd.pid")
+}
+
+// killProgram kills the program that has written its process ID to a file.
+func (m *machine) killProgram(file string) {
 	t := m.w.t
 	t.Helper()
-	for _, file := range []string{"ovnnb_db.pid", "ovnsb_db.pid", "ovn-northd.pid"} {
-		path := filepath.Join(m.dir, file)
-		text, err := os.ReadFile(path)
-		require.NoError(t, err)
-		pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
-		require.NoError(t, err)
-		if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
-			require.NoError(t, err, "%s of %s", file, m.name)
-		}
-		require.NoError(t, os.Remove(path))
+	path := filepath.Join(m.dir, file)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	require.NoError(t, err)
+	if err := syscall.Kill(pid, syscall.SIGKILL); !errors.Is(err, syscall.ESRCH) {
+		require.NoError(t, err, "%s of %s", file, m.name)
 	}
-	for _, server := range m.servers {
-		require.NoError(t, server.Kill())
-	}
+	require.NoError(t, os.Remove(path))
 }
 
 // cutOff takes the machine's link down, or up again.

@@ -13,26 +13,21 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 )
 
 func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
-// TestMachines: while a machine with databases is away, new pods get their network, and running pods reach each other all the time.
+// TestMachines: while a machine with databases is away, new pods get their network. Running pods reach each other and services all the
+// time, and never reach what a policy or the isolation of namespaces denies.
 func TestMachines(t *testing.T) {
 	w := start(t, ovn.LayoutELAN)
 	w.step("pods reach each other", w.testPods)
 	w.step("trace knows all stages", w.testStages)
 	w.step("nodes reach the listener for nodes alone", w.testPorts)
 	w.testFaults()
-}
-
-func (w *world) testFaults() {
-	w.step("the machine that leads the southbound database is killed", w.testKilled)
-	w.step("a machine is cut off", w.testCutOff)
-	w.step("a machine is replaced", w.testReplaced)
-	w.step("all machines are killed", w.testAllKilled)
 }
 
 // TestMachinesOfLayoutNode is TestMachines with a switch for each node.
@@ -42,12 +37,58 @@ func TestMachinesOfLayoutNode(t *testing.T) {
 	w.testFaults()
 }
 
+func (w *world) testFaults() {
+	w.step("a policy denies", w.testPolicy)
+	w.step("the machine that leads the southbound database is killed", w.testKilled)
+	w.step("a machine is cut off", w.testCutOff)
+	w.step("namespaces are isolated", w.testIsolated)
+	w.step("programs restart", w.testRestarts)
+	w.step("a machine is replaced", w.testReplaced)
+	w.step("all machines are killed", w.testAllKilled)
+}
+
+// testPods: all ways are open before there are policies, so that what is denied later would arrive.
 func (w *world) testPods() {
-	for _, ipv6 := range []bool{false, true} {
-		w.plug("host1", ipv6)
-		w.plug("host2", ipv6)
+	for i := range w.families {
+		w.plugFamily(&w.families[i])
 	}
 	w.requireOnly()
+	w.applyServices()
+	w.follow()
+	w.keepsPackets(func() {})
+}
+
+func (w *world) testPolicy() {
+	w.applyPolicy()
+	w.follow()
+	w.keepsPackets(func() {})
+}
+
+// testIsolated: the bridge starts again, and isolates namespaces.
+func (w *world) testIsolated() {
+	require.NoError(w.t, w.bridge.Kill())
+	w.startBridge(mapping.IsolationNamespace)
+	w.follow()
+	w.keepsPackets(func() {})
+}
+
+// testRestarts restarts the bridge, each ovn-northd, and the members that lead the databases, one after the other.
+func (w *world) testRestarts() {
+	w.keepsPackets(func() {
+		require.NoError(w.t, w.bridge.Restart(w.t.Context()))
+		w.follow()
+		for _, m := range w.machines {
+			m.killNorthd()
+			m.startNorthd()
+		}
+		w.follow()
+		for db := range schemas {
+			m := w.leader(db)
+			m.killDatabase(db)
+			m.startDatabase(db)
+			w.follow()
+		}
+	})
 }
 
 // testStages: the bridge reads the southbound database with the rights of a chassis.

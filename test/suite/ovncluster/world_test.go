@@ -17,15 +17,13 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
-
-// podMTU is the MTU that the lab gives pods.
-const podMTU = 1400
 
 // patience bounds each wait, also on a busy machine.
 const patience = 2 * time.Minute
@@ -43,9 +41,14 @@ type world struct {
 	certificates string // the folder of deploy/ovn-certificates
 	machines     []*machine
 	program      string // coe-bridge
+	data         string // the folder of its datastore
+	layout       ovn.Layout
 	bridge       *ovnhost.Process
-	pods         []pod
-	count        int // of all pods
+	pods         []pod // of the namespace web
+	families     [2]family
+	count        int  // of all pods
+	hasPolicy    bool // in the namespace of guarded pods
+	isIsolated   bool
 }
 
 // step runs a part of the test. It needs the earlier parts.
@@ -67,7 +70,10 @@ func (w *world) await(what string, f func(context.Context) error) {
 
 // start builds the world, with a layout of OVN. The databases of the lab end: the hosts follow the three machines.
 func start(t *testing.T, layout ovn.Layout) *world {
-	w := &world{t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), program: bridgetest.Program(t)}
+	w := &world{
+		t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), program: bridgetest.Program(t), data: t.TempDir(), layout: layout,
+		families: [2]family{{service: netip.MustParseAddr("10.96.0.10")}, {service: netip.MustParseAddr("fd00:96::10"), isIPv6: true}},
+	}
 	for _, p := range []*ovnhost.Process{w.lab.Northd, w.lab.SB.Process, w.lab.NB.Process} {
 		require.NoError(t, p.Kill())
 	}
@@ -84,7 +90,8 @@ func start(t *testing.T, layout ovn.Layout) *world {
 		require.NoError(t, guide.Chassis(t.Context(), h, w.certificates))
 		w.machines[0].guide("remotes", "OVS_RUNDIR="+h.Dir, "DATABASES="+w.addresses())
 	}
-	w.startBridge(layout)
+	w.startBridge(mapping.IsolationNone)
+	w.applyNodes()
 	return w
 }
 
@@ -129,21 +136,28 @@ func (w *world) addresses() string {
 }
 
 // startBridge starts a bridge that knows all members. It reads the southbound database by the listener for nodes.
-func (w *world) startBridge(layout ovn.Layout) {
+func (w *world) startBridge(isolation mapping.Isolation) {
+	w.t.Helper()
 	at := func(port string) string {
 		return "ssl:" + strings.ReplaceAll(w.addresses(), " ", ":"+port+",ssl:") + ":" + port
 	}
 	of := filepath.Join(w.certificates, "bridge")
 	var err error
 	w.bridge, err = w.lab.Launch(w.t.Context(), ovnhost.Command{
-		Name: "coe-bridge", Pod: ovnhost.CentralNamespace,
+		Name: "coe-bridge-isolation-" + string(isolation), Pod: ovnhost.CentralNamespace,
 		Argv: []string{
-			w.program, "serve", "--dev", "--ovn-layout", string(layout), "--data-dir", w.t.TempDir(), "--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
+			w.program, "serve", "--dev", "--ovn-layout", string(w.layout), "--isolation", string(isolation), "--data-dir", w.data,
+			"--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
 			"--ovn-cert", of + "/tls.crt", "--ovn-key", of + "/tls.key", "--ovn-ca", of + "/ca.crt",
 		},
 		Ready: func(ctx context.Context) error { _, err := w.ask(ctx, "status"); return err },
 	})
 	require.NoError(w.t, err)
+	w.isIsolated = isolation == mapping.IsolationNamespace
+}
+
+func (w *world) applyNodes() {
+	w.t.Helper()
 	text := "k8s-node:k8s-nodes:\n"
 	for i, h := range w.lab.Hosts {
 		text += fmt.Sprintf("- {uid: 40de0000-c0e0-4000-8000-%012d, host-name: %s, internal-ip-address: %s}\n", i+1, h.Name, h.Address)
@@ -166,37 +180,45 @@ func (w *world) apply(text string) {
 	require.NoError(w.t, err)
 }
 
-// plug creates a pod with an address of a family, plugs it in, and waits until all other pods of the family reach it.
-func (w *world) plug(host string, ipv6 bool) {
+// plug creates a pod of the namespace web with an address of a family, plugs it in, and waits until all other pods of them reach it.
+func (w *world) plug(host string, isIPv6 bool) pod {
+	w.t.Helper()
+	begun := time.Now()
+	p := w.run("web", host, isIPv6)
+	plugged := time.Since(begun)
+	for _, other := range w.pods {
+		if other.address.Is6() != isIPv6 {
+			continue
+		}
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), p.Name, other.address))
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, p.address))
+	}
+	w.pods = append(w.pods, p)
+	stages, err := w.ask(w.t.Context(), "trace", strings.ReplaceAll(p.Name, ":", "/"))
+	require.NoError(w.t, err)
+	w.t.Logf("%s on %s is installed after %.1f s, and all pods reach it after %.1f s\n%s", p.Name, host, plugged.Seconds(), time.Since(begun).Seconds(), stages)
+	return p
+}
+
+// run creates a pod of a namespace with an address of a family, and plugs it in.
+func (w *world) run(namespace, host string, isIPv6 bool) pod {
 	w.t.Helper()
 	w.count++
-	begun := time.Now()
 	name := "pod" + strconv.Itoa(w.count)
 	address, gateway := netip.AddrFrom4([4]byte{10, 78, 0, byte(10 + w.count)}), netip.MustParseAddr("169.254.1.1")
-	if ipv6 {
+	if isIPv6 {
 		address, gateway = netip.MustParseAddr(fmt.Sprintf("fd00:78::%d", w.count)), netip.MustParseAddr("fe80::1")
 	}
 	uid := fmt.Sprintf("0e000000-c0e0-4000-8000-%012d", w.count)
 	p := pod{address: address, Pod: ovnhost.Pod{
-		Host: host, Name: "web:" + name, UID: uid, PortName: netvirt.PortName("web:"+name, uid),
+		Host: host, Name: namespace + ":" + name, UID: uid, PortName: netvirt.PortName(namespace+":"+name, uid),
 		MAC:     net.HardwareAddr{0x0a, 0x58, 10, 78, 0, byte(10 + w.count)},
 		Address: netip.PrefixFrom(address, address.BitLen()), Gateway: gateway,
 	}}
-	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: web, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: '%s'}], port-mac-address: '%s'}\n",
-		uid, name, w.lab.Host(host).Address, uid, address, p.MAC))
+	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: %s, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: '%s'}], port-mac-address: '%s'}\n",
+		uid, name, namespace, w.lab.Host(host).Address, uid, address, p.MAC))
 	require.NoError(w.t, w.lab.Plug(w.t.Context(), p.Pod))
-	plugged := time.Since(begun)
-	for _, other := range w.pods {
-		if other.address.Is6() != ipv6 {
-			continue
-		}
-		require.NoError(w.t, w.lab.Ping(w.t.Context(), p.Name, other.address))
-		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, address))
-	}
-	w.pods = append(w.pods, p)
-	stages, err := w.ask(w.t.Context(), "trace", "web/"+name)
-	require.NoError(w.t, err)
-	w.t.Logf("%s on %s is installed after %.1f s, and all pods reach it after %.1f s\n%s", name, host, plugged.Seconds(), time.Since(begun).Seconds(), stages)
+	return p
 }
 
 // unplug unplugs and deletes the pod that was plugged in last. Its row goes.
@@ -212,11 +234,35 @@ func (w *world) unplug() {
 // requireOnly requires that the databases have the ports of all pods that are plugged in, and of no others, and that the bridge is in sync.
 func (w *world) requireOnly() {
 	w.t.Helper()
-	want := make([]string, 0, len(w.pods))
+	var want []string
 	for _, p := range w.pods {
 		want = append(want, p.Name)
 	}
+	for _, f := range w.families {
+		want = append(want, f.client.Name, f.guarded.Name)
+	}
 	slices.Sort(want)
+	w.awaitSync()
+	for db, column := range map[string][2]string{northbound: {"Logical_Switch_Port", "name"}, southbound: {"Port_Binding", "logical_port"}} {
+		w.await("the database "+db+" has each pod once", func(ctx context.Context) error {
+			out, err := w.askDatabase(ctx, db, "--bare", "--columns="+column[1], "list", column[0])
+			if err != nil {
+				return err
+			}
+			got := slices.DeleteFunc(strings.Fields(out), func(name string) bool {
+				return !strings.HasPrefix(name, "web:") && !strings.HasPrefix(name, "default:")
+			})
+			if slices.Sort(got); !slices.Equal(got, want) {
+				return fmt.Errorf("%s has %v, want %v", db, got, want)
+			}
+			return nil
+		})
+	}
+}
+
+// awaitSync waits until the database has what the bridge wants.
+func (w *world) awaitSync() {
+	w.t.Helper()
 	w.await("the bridge is in sync", func(ctx context.Context) error {
 		said, err := w.ask(ctx, "status")
 		if err == nil && !strings.Contains(said, "ovn: in sync") {
@@ -224,24 +270,31 @@ func (w *world) requireOnly() {
 		}
 		return err
 	})
-	for db, column := range map[string][2]string{northbound: {"Logical_Switch_Port", "name"}, southbound: {"Port_Binding", "logical_port"}} {
-		w.await("the database "+db+" has each pod once", func(ctx context.Context) error {
-			m, err := w.leads(ctx, db)
-			if err != nil {
-				return err
-			}
-			out, err := w.lab.Exec(ctx, m.name, "ovn-"+db+"ctl", "--timeout=10", "--db=unix:"+filepath.Join(m.dir, "ovn"+db+"_db.sock"),
-				"--bare", "--columns="+column[1], "list", column[0])
-			if err != nil {
-				return err
-			}
-			got := slices.DeleteFunc(strings.Fields(out), func(name string) bool { return !strings.HasPrefix(name, "web:") })
-			if slices.Sort(got); !slices.Equal(got, want) {
-				return fmt.Errorf("%s has %v, want %v", db, got, want)
-			}
-			return nil
-		})
+}
+
+// follow waits until the switches of all hosts have what the bridge wants.
+func (w *world) follow() {
+	w.t.Helper()
+	w.awaitSync()
+	w.await("all hosts follow", func(ctx context.Context) error {
+		_, err := w.askDatabase(ctx, northbound, "--wait=hv", "sync")
+		return err
+	})
+	isStale, err := w.lab.HasStaleFlows(w.t.Context())
+	require.NoError(w.t, err)
+	if isStale {
+		require.NoError(w.t, w.lab.ForgetFlows(w.t.Context()))
 	}
+}
+
+// askDatabase runs ovn-nbctl or ovn-sbctl on the machine that leads a database.
+func (w *world) askDatabase(ctx context.Context, db string, args ...string) (string, error) {
+	m, err := w.leads(ctx, db)
+	if err != nil {
+		return "", err
+	}
+	argv := []string{"ovn-" + db + "ctl", "--timeout=10", "--db=unix:" + filepath.Join(m.dir, "ovn"+db+"_db.sock")}
+	return w.lab.Exec(ctx, m.name, append(argv, args...)...)
 }
 
 // leads returns the machine that leads a database.
@@ -262,17 +315,4 @@ func (w *world) leader(db string) (m *machine) {
 	w.t.Helper()
 	w.await(db+" has a leader", func(ctx context.Context) (err error) { m, err = w.leads(ctx, db); return err })
 	return m
-}
-
-// keepsPackets requires that the first pods, two of each family on different hosts, reach each other while do runs, and that no packet
-// is lost.
-func (w *world) keepsPackets(do func()) {
-	w.t.Helper()
-	var ways []ovnhost.Way
-	for i := 0; i < 4; i += 2 {
-		ways = append(ways, ovnhost.Way{From: w.pods[i].Name, To: w.pods[i+1].Name, Address: w.pods[i+1].address})
-	}
-	text, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, podMTU, ways, do)
-	require.NoError(w.t, err)
-	w.t.Log("running pods: " + text)
 }

@@ -1,0 +1,103 @@
+package ovncluster
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+)
+
+// podMTU is the MTU that the lab gives pods.
+const podMTU = 1400
+
+// The policy allows two ports. The ports of ways to other pods begin with firstPort.
+const (
+	allowedPort   = 9000
+	alsoAllowed   = 9001
+	forbiddenPort = 9002
+	firstPort     = 9100
+)
+
+// family has the pods of a family that run all the time, and a service.
+type family struct {
+	isIPv6          bool
+	near, far       pod        // of the namespace web, on host1 and host2
+	client, guarded pod        // of the namespace default, on host1 and host2, with a policy
+	service         netip.Addr // leads to far
+}
+
+func (w *world) plugFamily(f *family) {
+	w.t.Helper()
+	f.near, f.far = w.plug("host1", f.isIPv6), w.plug("host2", f.isIPv6)
+	f.client, f.guarded = w.run("default", "host1", f.isIPv6), w.run("default", "host2", f.isIPv6)
+}
+
+// ways returns the ways of packets. Without a policy and without isolation, none is denied.
+func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
+	list := []struct {
+		from, to pod
+		more     ovnhost.Way
+	}{
+		{f.near, f.far, ovnhost.Way{}},
+		{f.near, f.far, ovnhost.Way{Service: f.service}},
+		{f.far, f.far, ovnhost.Way{Service: f.service}},
+		{f.client, f.guarded, ovnhost.Way{Port: allowedPort}},
+		{f.client, f.guarded, ovnhost.Way{Port: forbiddenPort, Denied: hasPolicy}},
+		{f.client, f.near, ovnhost.Way{Denied: isIsolated}}, // on the same host
+		{f.near, f.guarded, ovnhost.Way{Port: alsoAllowed, Denied: isIsolated}},
+		{f.client, f.far, ovnhost.Way{Service: f.service, Denied: isIsolated}},
+	}
+	ways := make([]ovnhost.Way, 0, len(list))
+	for i, one := range list {
+		way := one.more
+		way.From, way.To, way.Address = one.from.Name, one.to.Name, one.to.address
+		if way.Port == 0 {
+			way.Port = firstPort + uint16(i)
+		}
+		ways = append(ways, way)
+	}
+	return ways
+}
+
+// applyServices creates a service of each family without ports, which leads packets of every protocol to its endpoint.
+func (w *world) applyServices() {
+	w.t.Helper()
+	var services, endpoints strings.Builder
+	for i, f := range w.families {
+		id := fmt.Sprintf("uid: 5e000000-c0e0-4000-8000-%012d, name: far%d, network-NS: web", i, i)
+		fmt.Fprintf(&services, "- {%s, cluster-ip-address: '%s'}\n", id, f.service)
+		fmt.Fprintf(&endpoints, "- {%s, endpoint-addresses: [{ip-address: '%s'}]}\n", id, f.far.address)
+	}
+	w.apply("service:services:\n" + services.String() + "---\nservice:endpoints:\n" + endpoints.String())
+}
+
+// applyPolicy lets the pods of the namespace default receive packets on two ports alone.
+func (w *world) applyPolicy() {
+	w.t.Helper()
+	port := func(n int) string { return fmt.Sprintf("network-policy-port: {protocol: UDP, port: '%d'}", n) }
+	w.apply(fmt.Sprintf(`
+k8s:network-policy:
+- uuid: 90000000-c0e0-4000-8000-000000000000
+  name: guard
+  network-policy-spec:
+    pod-selector: {}
+    policy-types: [ingress]
+    ingress: [{network-policy-ingress-rule: {ingress-ports: [{%s}, {%s}]}}]
+`, port(allowedPort), port(alsoAllowed)))
+	w.hasPolicy = true
+}
+
+// keepsPackets requires that no packet is lost on a way while do runs, and that none arrives on a way that is denied.
+func (w *world) keepsPackets(do func()) {
+	w.t.Helper()
+	var ways []ovnhost.Way
+	for _, f := range w.families {
+		ways = append(ways, f.ways(w.hasPolicy, w.isIsolated)...)
+	}
+	text, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, podMTU, ways, do)
+	require.NoError(w.t, err)
+	w.t.Log("running pods: " + text)
+}
