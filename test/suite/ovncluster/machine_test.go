@@ -30,6 +30,8 @@ const (
 	southbound = "sb"
 )
 
+var databases = []string{northbound, southbound}
+
 // schemas are the names of the databases in RAFT, and the ports of their members for each other.
 var schemas = map[string]struct{ name, port string }{
 	northbound: {"OVN_Northbound", "6643"},
@@ -93,7 +95,7 @@ func (m *machine) start() {
 
 func (m *machine) startDatabases() {
 	m.w.t.Helper()
-	for db := range schemas {
+	for _, db := range databases {
 		m.startDatabase(db)
 	}
 }
@@ -115,7 +117,7 @@ func (m *machine) startDatabase(db string) {
 // startNorthd starts ovn-northd when the databases have joined the others.
 func (m *machine) startNorthd() {
 	m.w.t.Helper()
-	for _, db := range []string{northbound, southbound} {
+	for _, db := range databases {
 		m.w.await(m.name+" is a member of "+db, func(ctx context.Context) error { _, err := m.role(ctx, db); return err })
 	}
 	m.run("start_northd", "--ovn-manage-ovsdb=no", "--no-monitor")
@@ -191,7 +193,7 @@ var server = regexp.MustCompile(`(?m)^    \w+ \(\w+ at ssl:`)
 // kill ends all that runs on the machine, like a power failure. /run is empty then.
 func (m *machine) kill() {
 	m.w.t.Helper()
-	for db := range schemas {
+	for _, db := range databases {
 		m.killDatabase(db)
 	}
 	m.killNorthd()
@@ -201,6 +203,12 @@ func (m *machine) killDatabase(db string) {
 	m.w.t.Helper()
 	m.killProgram("ovn" + db + "_db.pid")
 	require.NoError(m.w.t, m.servers[db].Kill())
+}
+
+func (m *machine) restartDatabase(db string) {
+	m.w.t.Helper()
+	m.killDatabase(db)
+	m.startDatabase(db)
 }
 
 func (m *machine) killNorthd() {

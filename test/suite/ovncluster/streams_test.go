@@ -3,6 +3,7 @@ package ovncluster
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +73,9 @@ func (w *world) applyServices() {
 		fmt.Fprintf(&endpoints, "- {%s, endpoint-addresses: [{ip-address: '%s'}]}\n", id, f.far.address)
 	}
 	w.apply("service:services:\n" + services.String() + "---\nservice:endpoints:\n" + endpoints.String())
+	for _, f := range w.families {
+		w.awaitRow("Load_Balancer", "vips", f.service.String())
+	}
 }
 
 // applyPolicy lets the pods of the namespace default receive packets on two ports alone.
@@ -87,6 +91,7 @@ k8s:network-policy:
     policy-types: [ingress]
     ingress: [{network-policy-ingress-rule: {ingress-ports: [{%s}, {%s}]}}]
 `, port(allowedPort), port(alsoAllowed)))
+	w.awaitRow("ACL", "match", strconv.Itoa(allowedPort))
 	w.hasPolicy = true
 }
 

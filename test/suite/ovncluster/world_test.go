@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -27,12 +25,6 @@ import (
 
 // patience bounds each wait, also on a busy machine.
 const patience = 2 * time.Minute
-
-// pod is a pod that is plugged in. Its address is in no pool.
-type pod struct {
-	ovnhost.Pod
-	address netip.Addr
-}
 
 // world has three hosts, three machines with the databases of OVN, and a bridge.
 type world struct {
@@ -180,86 +172,6 @@ func (w *world) apply(text string) {
 	require.NoError(w.t, err)
 }
 
-// plug creates a pod of the namespace web with an address of a family, plugs it in, and waits until all other pods of them reach it.
-func (w *world) plug(host string, isIPv6 bool) pod {
-	w.t.Helper()
-	begun := time.Now()
-	p := w.run("web", host, isIPv6)
-	plugged := time.Since(begun)
-	for _, other := range w.pods {
-		if other.address.Is6() != isIPv6 {
-			continue
-		}
-		require.NoError(w.t, w.lab.Ping(w.t.Context(), p.Name, other.address))
-		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, p.address))
-	}
-	w.pods = append(w.pods, p)
-	stages, err := w.ask(w.t.Context(), "trace", strings.ReplaceAll(p.Name, ":", "/"))
-	require.NoError(w.t, err)
-	w.t.Logf("%s on %s is installed after %.1f s, and all pods reach it after %.1f s\n%s", p.Name, host, plugged.Seconds(), time.Since(begun).Seconds(), stages)
-	return p
-}
-
-// run creates a pod of a namespace with an address of a family, and plugs it in.
-func (w *world) run(namespace, host string, isIPv6 bool) pod {
-	w.t.Helper()
-	w.count++
-	name := "pod" + strconv.Itoa(w.count)
-	address, gateway := netip.AddrFrom4([4]byte{10, 78, 0, byte(10 + w.count)}), netip.MustParseAddr("169.254.1.1")
-	if isIPv6 {
-		address, gateway = netip.MustParseAddr(fmt.Sprintf("fd00:78::%d", w.count)), netip.MustParseAddr("fe80::1")
-	}
-	uid := fmt.Sprintf("0e000000-c0e0-4000-8000-%012d", w.count)
-	p := pod{address: address, Pod: ovnhost.Pod{
-		Host: host, Name: namespace + ":" + name, UID: uid, PortName: netvirt.PortName(namespace+":"+name, uid),
-		MAC:     net.HardwareAddr{0x0a, 0x58, 10, 78, 0, byte(10 + w.count)},
-		Address: netip.PrefixFrom(address, address.BitLen()), Gateway: gateway,
-	}}
-	w.apply(fmt.Sprintf("pod:pods:\n- {uid: %s, name: %s, network-NS: %s, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN, ip-address: '%s'}], port-mac-address: '%s'}\n",
-		uid, name, namespace, w.lab.Host(host).Address, uid, address, p.MAC))
-	require.NoError(w.t, w.lab.Plug(w.t.Context(), p.Pod))
-	return p
-}
-
-// unplug unplugs and deletes the pod that was plugged in last. Its row goes.
-func (w *world) unplug() {
-	w.t.Helper()
-	p := w.pods[len(w.pods)-1]
-	w.pods = w.pods[:len(w.pods)-1]
-	require.NoError(w.t, w.lab.Unplug(w.t.Context(), p.Pod))
-	_, err := w.ask(w.t.Context(), "delete", "pod", strings.ReplaceAll(p.Name, ":", "/"))
-	require.NoError(w.t, err)
-}
-
-// requireOnly requires that the databases have the ports of all pods that are plugged in, and of no others, and that the bridge is in sync.
-func (w *world) requireOnly() {
-	w.t.Helper()
-	var want []string
-	for _, p := range w.pods {
-		want = append(want, p.Name)
-	}
-	for _, f := range w.families {
-		want = append(want, f.client.Name, f.guarded.Name)
-	}
-	slices.Sort(want)
-	w.awaitSync()
-	for db, column := range map[string][2]string{northbound: {"Logical_Switch_Port", "name"}, southbound: {"Port_Binding", "logical_port"}} {
-		w.await("the database "+db+" has each pod once", func(ctx context.Context) error {
-			out, err := w.askDatabase(ctx, db, "--bare", "--columns="+column[1], "list", column[0])
-			if err != nil {
-				return err
-			}
-			got := slices.DeleteFunc(strings.Fields(out), func(name string) bool {
-				return !strings.HasPrefix(name, "web:") && !strings.HasPrefix(name, "default:")
-			})
-			if slices.Sort(got); !slices.Equal(got, want) {
-				return fmt.Errorf("%s has %v, want %v", db, got, want)
-			}
-			return nil
-		})
-	}
-}
-
 // awaitSync waits until the database has what the bridge wants.
 func (w *world) awaitSync() {
 	w.t.Helper()
@@ -280,11 +192,29 @@ func (w *world) follow() {
 		_, err := w.askDatabase(ctx, northbound, "--wait=hv", "sync")
 		return err
 	})
+}
+
+// followDenials is follow when more is denied. Open vSwitch 3.1 can keep flows that allow it: they are removed.
+func (w *world) followDenials() {
+	w.t.Helper()
+	w.follow()
 	isStale, err := w.lab.HasStaleFlows(w.t.Context())
 	require.NoError(w.t, err)
 	if isStale {
 		require.NoError(w.t, w.lab.ForgetFlows(w.t.Context()))
 	}
+}
+
+// awaitRow waits until the northbound database has a text in a column.
+func (w *world) awaitRow(table, column, text string) {
+	w.t.Helper()
+	w.await("a row of "+table+" has "+text, func(ctx context.Context) error {
+		said, err := w.askDatabase(ctx, northbound, "--bare", "--columns="+column, "list", table)
+		if err == nil && !strings.Contains(said, text) {
+			err = errors.New(said)
+		}
+		return err
+	})
 }
 
 // askDatabase runs ovn-nbctl or ovn-sbctl on the machine that leads a database.
