@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -26,104 +25,6 @@ const (
 	furtherAnswers = 10
 	flowPatience   = 2 * time.Minute
 )
-
-// Way is the way of packets from one pod or host to another one, or to itself.
-type Way struct {
-	From, To string
-	Address  netip.Addr // of To
-	// Service is the address of a service that leads to To. Packets are sent to it. Zero for Address.
-	Service netip.Addr
-	// Port is different for ways to the same pod. Zero for a default.
-	Port uint16
-	// Denied is a way on which no packet may arrive.
-	Denied bool
-}
-
-func (w Way) String() string {
-	text := fmt.Sprintf("from %s to %s", w.From, w.To)
-	if w.Service.IsValid() {
-		text += " by " + w.Service.String()
-	}
-	return fmt.Sprintf("%s port %d", text, w.Port)
-}
-
-// KeepsPackets sends packets all ways while do runs, and gets an answer to each. Some packets are as large as the MTU, and none is
-// fragmented. It returns an error if a packet or its answer is lost. A late answer is an answer: a busy machine delays packets. It excuses as
-// many packets as the kernel has dropped before the switches of the hosts have read them: the userspace datapath of Open vSwitch needs a processor in time. It is also an
-// error if a packet arrives on a way that is denied. The text says how many packets there were.
-func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []Way, do func()) (text string, err error) {
-	before, err := l.unread(ctx, hosts)
-	if err != nil {
-		return "", err
-	}
-	var flows []*flow
-	defer func() {
-		for _, f := range flows {
-			err = errors.Join(err, f.close())
-		}
-	}()
-	for _, w := range ways {
-		f, err := l.startFlow(w, mtu)
-		if err != nil {
-			return "", fmt.Errorf("send packets %s: %w", w, err)
-		}
-		flows = append(flows, f)
-	}
-	do()
-	ctx, cancel := context.WithTimeout(ctx, flowPatience)
-	defer cancel()
-	var all tally
-	for _, f := range flows {
-		if err := all.add(ctx, f); err != nil {
-			return "", err
-		}
-	}
-	after, err := l.unread(ctx, hosts)
-	if err != nil {
-		return "", err
-	}
-	return all.judge(after - before)
-}
-
-// tally adds up flows.
-type tally struct {
-	sent, lost      int
-	denied, arrived int
-	wrong           []string // what is lost, and what arrived, on each way
-}
-
-// add adds a flow, when answers of all its packets until now have come or do not come.
-func (t *tally) add(ctx context.Context, f *flow) error {
-	if f.Denied {
-		sent, arrived := f.arrivals()
-		if t.denied += sent; arrived > 0 {
-			t.arrived += arrived
-			t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d arrived", f.Way, arrived, sent))
-		}
-		return nil
-	}
-	sent, without, err := f.answers(ctx)
-	if err != nil {
-		return err
-	}
-	if t.sent += sent; len(without) > 0 {
-		t.lost += len(without)
-		t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d, %v", f.Way, len(without), sent, without))
-	}
-	return nil
-}
-
-// judge returns the figures. It is an error if more packets are lost than the switches have not read, or if a denied one has arrived.
-func (t *tally) judge(unread int) (text string, err error) {
-	text = fmt.Sprintf("%d packets, of which %d are lost; switches have not read %d", t.sent, t.lost, unread)
-	if t.denied > 0 {
-		text += fmt.Sprintf("; %d packets that are denied, of which %d arrived", t.denied, t.arrived)
-	}
-	if t.lost > max(0, unread) || t.arrived > 0 {
-		return "", fmt.Errorf("packets are lost, or arrive where they are denied: %s: %s", text, strings.Join(t.wrong, "; "))
-	}
-	return text, nil
-}
 
 // flow is a stream of packets one way.
 type flow struct {
@@ -296,7 +197,7 @@ func (f *flow) answers(ctx context.Context) (sent int, without []int, err error)
 			}
 		}
 		if later < furtherAnswers {
-			return fmt.Errorf("no further answers to packets %s; the last error of the sender: %w", f.Way, f.err)
+			return errors.Join(fmt.Errorf("no further answers to packets %s", f.Way), f.err)
 		}
 		return nil
 	})
