@@ -48,7 +48,7 @@ func (c *Config) netvirtTunnels(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", unknown(errNoSwitch)
 	}
-	const mend = "let coe-bridge agent --ovs-manager set it, or run ovs-vsctl set Open_vSwitch . other_config:local_ip=… with an address of this node"
+	const mend = "let coe-bridge agent --ovs-manager set it, which waits for OpenDaylight, or run ovs-vsctl set Open_vSwitch . other_config:local_ip=… with an address of this node"
 	if tunnels.From == "" {
 		return "", failed(errors.New("the switch has no other_config:local_ip"), mend)
 	}

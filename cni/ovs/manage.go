@@ -17,7 +17,8 @@ type Management struct {
 	// Managers are the addresses at which OpenDaylight accepts switches, tcp:HOST:PORT or
 	// ssl:HOST:PORT: one, or all members of a cluster.
 	Managers []string
-	// Tunnels is the node's tunnel address.
+	// Tunnels is the node's tunnel address. It is set when OpenDaylight programs the bridge: it loses tunnels that it creates earlier
+	// (decision 103).
 	Tunnels netip.Addr
 	// Settled reports whether OpenDaylight has stopped to write flows to the bridge. Nil: it always has.
 	Settled func(context.Context) bool
@@ -29,9 +30,9 @@ type Management struct {
 
 // Keys in the database that mark our management.
 const (
-	keyManager = "coe-manager" // marks managers
-	keyTunnels = "coe-local-ip"
-	keyLocalIP = "local_ip" // in other_config; ours if equal to the value of keyTunnels
+	keyManager = "coe-manager"  // marks managers
+	keyTunnels = "coe-local-ip" // the tunnel address that we set, perhaps later
+	keyLocalIP = "local_ip"     // in other_config; ours if equal to the value of keyTunnels
 )
 
 // openFlow13 is the OpenFlow version that OpenDaylight supports. Without this setting the
@@ -42,7 +43,7 @@ const openFlow13 = "OpenFlow13"
 // for longer than the default of five seconds when it starts on a busy machine.
 const managerProbe = 30_000
 
-// Manage makes the switch have this management, in one transaction, and reports whether it
+// Manage makes the switch have as much of this management as it can have now, in one transaction, and reports whether it
 // changed anything. If our managers are removed, it also removes the controllers and
 // tunnels that they have set up.
 func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err error) {
@@ -81,7 +82,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	if len(gone) > 0 {
 		ops = append(ops, top.change("manager_options", ovsdb.MutateOperationDelete, uuids(gone...)))
 	}
-	ops = append(ops, top.setTunnels(m.Tunnels)...)
+	ops = append(ops, top.setTunnels(m.Tunnels, row.OtherConfig[keyLocalIP] != "" || s.hasFlows(ctx, one, m))...)
 	if len(m.Managers) == 0 {
 		ops = append(append(ops, top.unset(keyIdentity)...), top.unset(keyControllers)...)
 	}
@@ -93,6 +94,11 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])
 	}
 	return append(ops, ofBridge...), err
+}
+
+// hasFlows reports whether OpenDaylight is connected to the bridge, which has flows.
+func (s *Switch) hasFlows(ctx context.Context, one *session, m Management) bool {
+	return s.programmed(one) == nil && (m.Empty == nil || !m.Empty(ctx))
 }
 
 // noMore returns our managers that are not wanted any more.
@@ -163,17 +169,17 @@ func (r *topRow) unset(key string) []ovsdb.Operation {
 	return r.set("external_ids", key, "")
 }
 
-// setTunnels sets the tunnel address. An invalid address removes ours.
-func (r *topRow) setTunnels(from netip.Addr) []ovsdb.Operation {
+// setTunnels sets the tunnel address, or only notes it while OpenDaylight could lose the tunnels. An invalid address removes ours.
+func (r *topRow) setTunnels(from netip.Addr, now bool) []ovsdb.Operation {
 	want, has, ours := "", r.OtherConfig[keyLocalIP], r.ExternalIDs[keyTunnels]
 	if from.IsValid() {
 		want = from.String()
 	}
-	if want == ours && (want == has || want == "") {
+	if want == ours && (want == has || want == "" || !now) {
 		return nil
 	}
 	ops := r.set("external_ids", keyTunnels, want)
-	if want != "" || has == ours {
+	if want != "" && now || want == "" && has == ours {
 		ops = append(ops, r.set("other_config", keyLocalIP, want)...)
 	}
 	return ops

@@ -36,14 +36,27 @@ func TestManage(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorContains(t, n.Managed(), "--ovs-manager")
 	n.db("set-manager", "ptcp:16640:127.0.0.1")
-	both := ovs.Management{Managers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}, Tunnels: n.host.Address}
+	empty := true
+	both := ovs.Management{
+		Managers: []string{"tcp:127.0.0.1:1", "tcp:127.0.0.1:2"}, Tunnels: n.host.Address, Empty: func(context.Context) bool { return empty },
+	}
+	manage(both, true)
+	manage(both, false)
+	n.db("set-controller", "br-int", n.member().target)
+	require.Eventually(t, func() bool { return n.db("--bare", "--columns=is_connected", "list", "Controller") == "true" }, patience.Patience, 20*time.Millisecond)
+	manage(both, false)
+	require.NotContains(t, n.db("get", "Open_vSwitch", ".", "other_config"), "local_ip", "the bridge has no flows yet")
+	tunnels, err := n.Tunnels(n.within())
+	require.NoError(t, err)
+	require.Equal(t, n.host.Address.String(), tunnels.From, "the MTU of pods is known")
+	empty = false
 	manage(both, true)
 	manage(both, false)
 	require.Equal(t, "ptcp:16640:127.0.0.1\ntcp:127.0.0.1:1\ntcp:127.0.0.1:2", n.db("get-manager"), "the managers of others stay")
 	require.Equal(t, "30000", n.db("--bare", "--columns=inactivity_probe", "find", "Manager", `target="tcp:127.0.0.1:1"`))
 	require.Contains(t, n.db("get", "Open_vSwitch", ".", "other_config"), n.host.Address.String())
 	require.Equal(t, "[OpenFlow13]", n.db("get", "Bridge", "br-int", "protocols"))
-	tunnels, err := n.Tunnels(n.within())
+	tunnels, err = n.Tunnels(n.within())
 	require.NoError(t, err)
 	require.Equal(t, ovs.Tunnels{Kinds: "vxlan", From: n.host.Address.String()}, tunnels)
 	require.ErrorContains(t, n.Managed(), "no connection to ptcp:16640:127.0.0.1, tcp:127.0.0.1:1, tcp:127.0.0.1:2")
@@ -67,6 +80,7 @@ func TestManage(t *testing.T) {
 // Changes of our management by others are reverted. Settings that existed before are kept.
 func TestKeepManaged(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
+	n.db("set-controller", "br-int", n.member().target)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {

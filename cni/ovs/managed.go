@@ -215,7 +215,7 @@ func (s *Switch) connected() (*session, error) {
 	return s.current, nil
 }
 
-// Managed fails if OpenDaylight should program the switch and does not, with the reason.
+// Managed fails if OpenDaylight should program the switch and does not, with the reason, and while the switch has no tunnel address.
 // With OVN it returns nil: the switch does not know its controller.
 func (s *Switch) Managed() error {
 	if s.cfg.Controller == OVN {
@@ -234,7 +234,14 @@ func (s *Switch) Managed() error {
 	case !slices.ContainsFunc(rows, func(row *vswitch.Manager) bool { return row.IsConnected }):
 		return fmt.Errorf("OpenDaylight does not manage the switch: it has no connection to %s", named(rows))
 	}
-	return s.programmed(one)
+	if err := s.programmed(one); err != nil {
+		return err
+	}
+	row, err := one.root()
+	if err == nil && row.OtherConfig[keyLocalIP] == "" {
+		err = errors.New("OpenDaylight programs the switch, which has no tunnels yet: other_config:local_ip is missing")
+	}
+	return err
 }
 
 // AwaitManaged waits until OpenDaylight programs the switch. With OVN it returns at once. If ctx ends first, the error says

@@ -51,7 +51,7 @@ func (m *member) last() (net.Conn, int) {
 	return m.conns[len(m.conns)-1], len(m.conns)
 }
 
-// withMembers returns a node whose bridge has two members, sorted by their targets, and flows. Both are connected.
+// withMembers returns a node whose bridge has two members, sorted by their targets, and flows and tunnels. Both are connected.
 func withMembers(t *testing.T) (*node, []*member) {
 	t.Helper()
 	n := followWith(t, ovnhost.SwitchesForTest(t, "host1"), ovs.Config{Controller: ovs.OpenDaylight, MasterWait: time.Second})
@@ -60,7 +60,8 @@ func withMembers(t *testing.T) (*node, []*member) {
 	}
 	members := []*member{n.member(), n.member()}
 	slices.SortFunc(members, func(a, b *member) int { return strings.Compare(a.target, b.target) })
-	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13", "--", "set-controller", "br-int", members[0].target, members[1].target)
+	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13", "--", "set-controller", "br-int", members[0].target, members[1].target, "--",
+		"set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
 	for _, m := range members {
 		require.Eventually(t, func() bool { _, count := m.last(); return count > 0 }, time.Minute, 10*time.Millisecond)
 	}

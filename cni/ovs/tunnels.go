@@ -1,6 +1,9 @@
 package ovs
 
-import "context"
+import (
+	"cmp"
+	"context"
+)
 
 // Tunnels are the kinds and the local addresses of the node's tunnels. Both may be lists
 // with commas; empty if not set.
@@ -9,7 +12,7 @@ type Tunnels struct{ Kinds, From string }
 // netvirtTunnels is the kind of tunnels in OpenDaylight's default transport zone.
 const netvirtTunnels = "vxlan"
 
-// Tunnels returns the settings of the node's tunnels.
+// Tunnels returns the settings of the node's tunnels, also those that Manage will set.
 func (s *Switch) Tunnels(ctx context.Context) (Tunnels, error) {
 	one, err := s.session(ctx)
 	if err != nil {
@@ -22,5 +25,5 @@ func (s *Switch) Tunnels(ctx context.Context) (Tunnels, error) {
 	case s.cfg.Controller == OVN:
 		return Tunnels{row.ExternalIDs["ovn-encap-type"], row.ExternalIDs["ovn-encap-ip"]}, nil
 	}
-	return Tunnels{netvirtTunnels, row.OtherConfig[keyLocalIP]}, nil
+	return Tunnels{netvirtTunnels, cmp.Or(row.OtherConfig[keyLocalIP], row.ExternalIDs[keyTunnels])}, nil
 }

@@ -160,7 +160,7 @@ func together(all []*Controller, f func(*Controller) error) error {
 // Name returns the name of the controller in its cluster, which is also the name of its namespace in the lab.
 func (c *Controller) Name() string { return c.name }
 
-// RestartCluster kills all members, and starts them at the same time, with their datastores.
+// RestartCluster kills members of a cluster, and starts them at the same time, with their datastores.
 func RestartCluster(ctx context.Context, members []*Controller) error {
 	if err := together(members, (*Controller).Kill); err != nil {
 		return err
@@ -168,7 +168,7 @@ func RestartCluster(ctx context.Context, members []*Controller) error {
 	return together(members, func(c *Controller) error { return c.Start(ctx) })
 }
 
-// WipeCluster is RestartCluster without the datastores.
+// WipeCluster is RestartCluster for all members, without their datastores.
 func WipeCluster(ctx context.Context, members []*Controller) error {
 	// No member may run when another one starts: it would give it its data.
 	if err := together(members, (*Controller).Kill); err != nil {

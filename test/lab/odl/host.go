@@ -47,16 +47,20 @@ func await(ctx context.Context, f func(context.Context) error) (err error) {
 // Managers returns the controller's address in the form of a switch's managers.
 func (c *Controller) Managers() string { return fmt.Sprintf("tcp:%s:%d", c.address, ovsdbPort) }
 
-// Manage lets the controller manage a host's switch, and waits until it does.
+// Manage lets the controller manage a host's switch, and waits until it does. Then it sets the end of the host's tunnels: the controller
+// loses tunnels that it creates earlier.
 func (c *Controller) Manage(ctx context.Context, host *ovnhost.Host) error {
-	_, err := host.VSCtl(ctx, "--no-wait",
-		"set", "Open_vSwitch", ".", "other_config:local_ip="+host.Address.String(), "--",
-		"set", "Bridge", Bridge, "protocols=OpenFlow13", "--",
-		"set-manager", c.Managers())
+	_, err := host.VSCtl(ctx, "--no-wait", "set", "Bridge", Bridge, "protocols=OpenFlow13", "--", "set-manager", c.Managers())
+	if err == nil {
+		err = c.AwaitManaged(ctx, host)
+	}
+	if err == nil {
+		_, err = host.VSCtl(ctx, "--no-wait", "set", "Open_vSwitch", ".", "other_config:local_ip="+host.Address.String())
+	}
 	if err != nil {
 		return fmt.Errorf("have the controller manage host %s: %w", host.Name, err)
 	}
-	return c.AwaitManaged(ctx, host)
+	return nil
 }
 
 // AwaitManaged waits until the controller is connected to the host's database and bridge. After a restart of one of them that

@@ -54,6 +54,9 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 	}
 }
 
+// mtu is that of pods: the underlay's 1500 minus VXLAN's header.
+const mtu = 1450
+
 // world is a lab with pods that are plugged in.
 type world struct {
 	t    *testing.T
@@ -84,7 +87,7 @@ func (w *world) testPlug() {
 		plugged, err := w.lab.Plug(w.t.Context(), p)
 		require.NoError(w.t, err, "pod %d", i)
 		require.Regexp(w.t, `^tap[0-9a-f]{8}-[0-9a-f]{2}$`, plugged.Port())
-		require.Equal(w.t, 1450, plugged.Result.Interfaces[1].Mtu, "the underlay's 1500 minus VXLAN's header")
+		require.Equal(w.t, mtu, plugged.Result.Interfaces[1].Mtu)
 		w.pods = append(w.pods, plugged)
 		if i > 0 { // a pod that was plugged in before can send and receive
 			w.mustPing(plugged.Pod, w.pods[0].Address)
@@ -122,19 +125,23 @@ func (w *world) testAgain() {
 	}
 }
 
-// testAgentRestarts stops the agents for a time. The traffic of pods works, and agents that start again do not
-// change the pods' ports on the switches.
+// testAgentRestarts stops the agents for a time. The traffic of pods loses no packet, also none that is as large as the MTU, and agents
+// that start again do not change the pods' ports on the switches.
 func (w *world) testAgentRestarts() {
 	before := w.switches()
-	for _, agent := range w.lab.Agents {
-		require.NoError(w.t, agent.Kill())
-	}
-	w.mustPing(w.pods[0].Pod, w.pods[2].Address)
-	w.mustPing(w.pods[4].Pod, w.pods[0].Address)
-	for _, agent := range w.lab.Agents {
-		require.NoError(w.t, agent.Start(w.t.Context()))
-	}
-	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	ways := []ovnhost.Way{w.way(0, 2), w.way(4, 0), w.way(1, 0)}
+	said, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, mtu, ways, func() {
+		for _, agent := range w.lab.Agents {
+			require.NoError(w.t, agent.Kill())
+		}
+		w.mustPing(w.pods[0].Pod, w.pods[2].Address)
+		for _, agent := range w.lab.Agents {
+			require.NoError(w.t, agent.Start(w.t.Context()))
+		}
+		require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
+	})
+	require.NoError(w.t, err)
+	w.t.Log(said)
 	require.Equal(w.t, before, w.switches())
 
 	late := pod(6, "shop", "late", "host2")
@@ -145,6 +152,11 @@ func (w *world) testAgentRestarts() {
 	require.NoError(w.t, w.lab.Unplug(w.t.Context(), plugged.Pod))
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), late))
 	require.Equal(w.t, before, w.switches())
+}
+
+// way is the way from one pod to another.
+func (w *world) way(from, to int) ovnhost.Way {
+	return ovnhost.Way{From: w.pods[from].String(), To: w.pods[to].String(), Address: w.pods[to].Address}
 }
 
 // switches returns the managers and the ports of the hosts' switches. A port has its number, which changes when

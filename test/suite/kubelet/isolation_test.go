@@ -87,8 +87,8 @@ func (c *cluster) refused(t *testing.T, request func(context.Context) error, wha
 	require.True(t, assertEventually(t, func() bool { return request(t.Context()) != nil }), what...)
 }
 
-// fetch fetches a page from a pod.
+// fetch fetches a page from a pod. Its error has what curl prints about the connection.
 func fetch(ctx context.Context, from, to kubelab.Place) error {
-	_, err := from.Exec(ctx, "curl", "--silent", "--show-error", "--fail", "--max-time", "2", fmt.Sprintf("http://%s:8080/healthz", to.Address))
+	_, err := from.Exec(ctx, "curl", "--silent", "--verbose", "--fail", "--max-time", "2", fmt.Sprintf("http://%s:8080/healthz", to.Address))
 	return err
 }

@@ -23,7 +23,9 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 	for _, f := range faults[1:] { // OpenDaylight did not recover from the separation of this follower: docs/opendaylight.md, Known limits
 		w.step("the follower that the bridge does not use is "+f.name, func() { w.testFault(f, w.neither(w.leader(), w.useFollower())) })
 	}
-	w.step("all members are restarted", w.testRestarted)
+	w.step("two members are restarted", func() { w.testRestarted(w.members[:2]) })
+	w.step("all members are restarted, twice", func() { w.testRestarted(w.members); w.testRestarted(w.members) })
+	w.step("a switch is restarted, twice", func() { w.testSwitch(); w.testSwitch() })
 	w.step("all members are restarted without datastores", w.testWiped)
 	w.step("pods are unplugged", w.testUnplugged)
 }
@@ -105,11 +107,28 @@ func (w *world) testFault(f fault, c *odl.Controller) {
 	})
 }
 
-// testRestarted kills all members, and starts them with their datastores.
-func (w *world) testRestarted() {
+// testRestarted kills members, and starts them with their datastores. Two of three are a majority: the one that stays can do nothing
+// without them.
+func (w *world) testRestarted(members []*odl.Controller) {
 	w.requireOnceForNew(func() {
 		w.flow(longestGap, func() {
-			require.NoError(w.t, odl.RestartCluster(w.t.Context(), w.members))
+			require.NoError(w.t, odl.RestartCluster(w.t.Context(), members))
+			w.requireNewPod()
+			w.unplugLast()
+		})
+		w.requireWhole()
+	})
+}
+
+// testSwitch restarts the switch of a host, and then its database. A new pod comes after each.
+func (w *world) testSwitch() {
+	host := w.lab.Host("host2")
+	w.requireOnceForNew(func() {
+		w.flow(longestGap, func() {
+			require.NoError(w.t, host.VSwitchd.Restart(w.t.Context()))
+			w.requireNewPod()
+			w.unplugLast()
+			require.NoError(w.t, host.OVSDB.Restart(w.t.Context()))
 			w.requireNewPod()
 			w.unplugLast()
 		})
@@ -121,10 +140,12 @@ func (w *world) testRestarted() {
 // their flows.
 func (w *world) testWiped() {
 	w.requireOnce(func() {
-		require.NoError(w.t, odl.WipeCluster(w.t.Context(), w.members))
-		w.requireNewPod()
-		w.unplugLast()
-		w.requireWhole()
+		w.flow(gapWithoutData, func() {
+			require.NoError(w.t, odl.WipeCluster(w.t.Context(), w.members))
+			w.requireNewPod()
+			w.unplugLast()
+			w.requireWhole()
+		})
 	})
 }
 

@@ -30,6 +30,8 @@ const (
 	afterFault = 4 * time.Minute
 	// longestGap is the longest time for which pods that run may lose packets while members come and go.
 	longestGap = 10 * time.Second
+	// gapWithoutData is longestGap when the cluster has lost its datastore, and the switches forget their flows.
+	gapWithoutData = 2 * time.Minute
 	// firstWire is the port of the wire in front of the first member.
 	firstWire = 8191
 	// awayFor is the time for which a member is frozen or separated.
