@@ -24,6 +24,7 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 // TestMachines: while a machine with databases is away, new pods get their network. Running pods reach each other and services all the
 // time, and never reach what a policy or the isolation of namespaces denies.
 func TestMachines(t *testing.T) {
+	t.Parallel()
 	w := start(t, ovn.LayoutELAN)
 	w.step("pods reach each other", w.testPods)
 	w.step("trace knows all stages", w.testStages)
@@ -33,6 +34,7 @@ func TestMachines(t *testing.T) {
 
 // TestMachinesOfLayoutNode is TestMachines with a switch for each node.
 func TestMachinesOfLayoutNode(t *testing.T) {
+	t.Parallel()
 	w := start(t, ovn.LayoutNode)
 	w.step("pods reach each other", w.testPods)
 	w.testFaults()
