@@ -89,10 +89,6 @@ func (f *follower) follow(ctx context.Context, endpoint string, to viewer, cfg *
 		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
 	}
 	log.Info("following a table of OVN", "database", f.database, "table", monitor.Table, "endpoint", endpoint)
-	patience := cfg.Timeout
-	if len(f.endpoints) == 1 { // see Backend.patience
-		patience = cfg.ReadTimeout
-	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -103,7 +99,7 @@ func (f *follower) follow(ctx context.Context, endpoint string, to viewer, cfg *
 			return server.conn.Err()
 		case <-time.After(cfg.Probe):
 		}
-		probing, cancel := context.WithTimeout(ctx, patience)
+		probing, cancel := context.WithTimeout(ctx, cfg.patience(len(f.endpoints)))
 		err := server.probe(probing)
 		cancel()
 		if err != nil {

@@ -29,6 +29,7 @@ import (
 	"log/slog"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
@@ -109,9 +110,9 @@ type Backend struct {
 	codec     codec.Codec
 	log       *slog.Logger
 
-	lock         chan struct{} // a mutex that can be waited for until a context ends: locked while empty
-	session      *session      // nil while there is none; guarded by lock
-	next         int           // endpoint to try first; guarded by lock
+	lock         chan struct{}           // a mutex that can be waited for until a context ends: locked while empty
+	session      atomic.Pointer[session] // nil while there is none; changed under lock
+	next         int                     // endpoint to try first; guarded by lock
 	readSessions reads.Sessions[*session]
 }
 

@@ -37,6 +37,16 @@ func (c *Config) openTimeout(endpoints int) time.Duration {
 	return max(c.ConnectTimeout, c.ReadTimeout)
 }
 
+// patience returns how long a server may take to answer a probe while this program asks it for nothing large. It is short if there are other
+// endpoints. If there are none, leaving the server helps only if the connection is broken: the server may be making a large
+// transaction of another client, such as that in which ovn-northd sets all ports up.
+func (c *Config) patience(endpoints int) time.Duration {
+	if endpoints > 1 {
+		return min(c.Timeout, hungAfter)
+	}
+	return c.ReadTimeout
+}
+
 // dialServer connects to one endpoint. It fails if the server does not have the role.
 func dialServer(ctx context.Context, endpoint, database, role string, cfg *Config) (*probed, error) {
 	connecting, cancel := context.WithTimeout(ctx, cfg.ConnectTimeout)

@@ -56,12 +56,30 @@ func pause(ctx context.Context, d time.Duration) {
 // watched returns the session, opening one if there is none. It reports once whether the
 // session that a Read used has ended.
 func (b *Backend) watched(ctx context.Context) (s *session, ended bool, err error) {
-	if err := b.acquire(ctx); err != nil {
+	if err := b.acquireProbing(ctx); err != nil {
 		return nil, false, err
 	}
 	defer b.release()
 	s, err = b.connected(ctx)
 	return s, b.readSessions.Ended(s), err
+}
+
+// acquireProbing is acquire. Meanwhile it observes the server that the call which has the lock waits for: that call has a later timeout.
+func (b *Backend) acquireProbing(ctx context.Context) error {
+	ticker := time.NewTicker(b.cfg.Probe)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-b.lock:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+			if s := b.session.Load(); s != nil {
+				b.leaveHung(ctx, s)
+			}
+		}
+	}
 }
 
 // observe returns when ctx has ended or the session is lost. It marks a session as lost
@@ -85,13 +103,27 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 			s.lose()
 			return
 		case <-ticker.C:
-			if err := b.probe(ctx, s); err != nil && ctx.Err() == nil {
-				b.log.Info("leaving this server of the northbound database", "endpoint", s.server.endpoint, "err", err)
-				s.lose()
+			if b.leaveHung(ctx, s) {
 				return
 			}
 		}
 	}
+}
+
+// leaveHung marks a session as lost if its server does not answer in time, or is not the leader any more. It reports whether the session is lost.
+func (b *Backend) leaveHung(ctx context.Context, s *session) bool {
+	select {
+	case <-s.lost:
+		return true
+	default:
+	}
+	err := b.probe(ctx, s)
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	b.log.Info("leaving this server of the northbound database", "endpoint", s.server.endpoint, "err", err)
+	s.lose()
+	return true
 }
 
 // probe checks that the server answers in time, and still has its role.
@@ -122,34 +154,28 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 }
 
 // patience returns how long the server may take to answer a probe: a server answers nothing while it makes a large transaction. It is
-// longer than such calls of this session in progress, which may have begun after the probe. Without them it is short if there
-// are other endpoints. If there are none, leaving the server helps only if the connection is broken: the server may be making a large
-// transaction of another client, such as that in which ovn-northd sets all ports up.
+// longer than such calls of this session in progress, which may have begun after the probe.
 func (b *Backend) patience(s *session) time.Duration {
-	more := s.large.Load()
-	switch {
-	case more > 0:
+	if more := s.large.Load(); more > 0 {
 		return b.cfg.Timeout * time.Duration(2+more)
-	case len(b.endpoints) > 1:
-		return min(b.cfg.Timeout, hungAfter)
 	}
-	return b.cfg.ReadTimeout
+	return b.cfg.patience(len(b.endpoints))
 }
 
 // connected returns the session, or opens one if there is none or it has ended. It tries
 // the endpoints in turn, from b.next on. The caller holds the lock.
 func (b *Backend) connected(ctx context.Context) (*session, error) {
-	if b.session != nil && b.session.over() {
+	if s := b.session.Load(); s != nil && s.over() {
 		b.discard()
 	}
-	if b.session != nil {
-		return b.session, nil
+	if s := b.session.Load(); s != nil {
+		return s, nil
 	}
 	var failures []error
 	for range b.endpoints {
 		s, err := b.dial(ctx, b.endpoints[b.next])
 		if err == nil {
-			b.session = s
+			b.session.Store(s)
 			b.log.Info("connected to the northbound database", "endpoint", b.endpoints[b.next])
 			return s, nil
 		}
@@ -176,11 +202,11 @@ func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
 // discard closes the session; the next one is tried at the next endpoint. The caller
 // holds the lock.
 func (b *Backend) discard() {
-	if b.session == nil {
+	s := b.session.Swap(nil)
+	if s == nil {
 		return
 	}
-	b.session.lose()
-	b.session.close()
-	b.session = nil
+	s.lose()
+	s.close()
 	b.next = (b.next + 1) % len(b.endpoints)
 }

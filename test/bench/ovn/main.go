@@ -15,6 +15,7 @@ import (
 // measurements in the order of the table.
 var measurements = []figures.Measurement[*bench]{
 	{Name: "layouts", Measure: measureLayouts},
+	{Name: "hung", Measure: measureHung},
 	{Name: "arrivals", Measure: measureArrivals},
 	{Name: "burst", Measure: measureBurst},
 	{Name: "rows", Measure: measureRows},

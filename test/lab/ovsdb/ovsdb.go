@@ -23,6 +23,15 @@ func Start(t testing.TB, args ...string) *Server {
 	return run(t, args, func(*Process) error { return nil })
 }
 
+// StartSouthbound is Start with an empty southbound database, on which Endpoint, Stop and Continue work.
+func StartSouthbound(t testing.TB) *Server {
+	t.Helper()
+	return run(t, nil, func(p *Process) error {
+		p.schema = "ovn/ovn-sb"
+		return nil
+	})
+}
+
 // StartOnDisk is Start with a disk of its own, which FillDisk fills. It needs root.
 func StartOnDisk(t testing.TB, args ...string) *Server {
 	t.Helper()

@@ -21,11 +21,12 @@ const startTimeout = time.Minute
 
 // Process is an ovsdb-server with its database, for programs that are not tests. Tests use Server.
 type Process struct {
-	dir  string
-	args []string
-	proc *exec.Cmd // nil while it does not run
-	log  bytes.Buffer
-	disk bool // dir is a file system of its own
+	dir    string
+	schema string // for Schema
+	args   []string
+	proc   *exec.Cmd // nil while it does not run
+	log    bytes.Buffer
+	disk   bool // dir is a file system of its own
 }
 
 // Run starts a server with an empty database in a new folder, and with further arguments. Close ends it.
@@ -44,7 +45,7 @@ func newProcess(args []string) (*Process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a folder for ovsdb-server: %w", err)
 	}
-	return &Process{dir: dir, args: args}, nil
+	return &Process{dir: dir, schema: northbound, args: args}, nil
 }
 
 func (p *Process) start() (*Process, error) {
@@ -73,7 +74,7 @@ func (p *Process) control() string { return filepath.Join(p.dir, "nb.ctl") }
 func (p *Process) Database() string { return filepath.Join(p.dir, "nb.db") }
 
 // Wipe restarts the server with an empty database.
-func (p *Process) Wipe() error { return p.create("create", p.Database(), Schema(northbound)) }
+func (p *Process) Wipe() error { return p.create("create", p.Database(), Schema(p.schema)) }
 
 // create restarts the server with a database that ovsdb-tool creates with the arguments.
 func (p *Process) create(args ...string) error {
