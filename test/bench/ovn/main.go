@@ -15,6 +15,7 @@ import (
 // measurements in the order of the table.
 var measurements = []figures.Measurement[*bench]{
 	{Name: "layouts", Measure: measureLayouts},
+	{Name: "change", Measure: measureChange},
 	{Name: "hung", Measure: measureHung},
 	{Name: "arrivals", Measure: measureArrivals},
 	{Name: "burst", Measure: measureBurst},

@@ -26,6 +26,46 @@ const (
 	flowPatience   = 2 * time.Minute
 )
 
+// LongestGap sends packets as KeepsPackets does while do runs, and returns the longest time without an answer of all ways.
+func (l *Lab) LongestGap(ctx context.Context, mtu int, ways []Way, do func() error) (longest time.Duration, err error) {
+	flows, err := l.startFlows(mtu, ways)
+	defer func() { err = errors.Join(err, closeFlows(flows)) }()
+	if err != nil {
+		return 0, err
+	}
+	if err := do(); err != nil {
+		return 0, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, flowPatience)
+	defer cancel()
+	for _, f := range flows {
+		if _, _, err := f.answers(ctx); err != nil {
+			return 0, err
+		}
+		longest = max(longest, f.longestGap())
+	}
+	return longest, nil
+}
+
+// startFlows returns the flows that have started, also with an error.
+func (l *Lab) startFlows(mtu int, ways []Way) (flows []*flow, err error) {
+	for _, w := range ways {
+		f, err := l.startFlow(w, mtu)
+		if err != nil {
+			return flows, fmt.Errorf("send packets from %s to %s: %w", w.From, w.To, err)
+		}
+		flows = append(flows, f)
+	}
+	return flows, nil
+}
+
+func closeFlows(flows []*flow) (err error) {
+	for _, f := range flows {
+		err = errors.Join(err, f.close())
+	}
+	return err
+}
+
 // flow is a stream of packets one way.
 type flow struct {
 	Way
@@ -40,7 +80,9 @@ type flow struct {
 	sent     int
 	arrived  int
 	answered map[int]bool
-	err      error // the last one of the sender
+	last     time.Time     // of the last answer, or of the begin
+	gap      time.Duration // the longest between two answers
+	err      error         // the last one of the sender
 }
 
 func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
@@ -59,7 +101,7 @@ func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
 	if w.Port == 0 {
 		w.Port = flowPort
 	}
-	f := &flow{Way: w, large: mtu - headers, answered: map[int]bool{}}
+	f := &flow{Way: w, large: mtu - headers, answered: map[int]bool{}, last: time.Now()}
 	err := l.In(w.To, func() error {
 		conn, err := (&net.ListenConfig{Control: control}).ListenPacket(context.Background(), network, netip.AddrPortFrom(w.Address, w.Port).String())
 		if err == nil {
@@ -120,6 +162,7 @@ func (f *flow) receive(conn net.Conn) {
 		if err == nil && n >= 8 {
 			f.mu.Lock()
 			f.answered[int(binary.BigEndian.Uint64(packet))] = true
+			f.gap, f.last = max(f.gap, time.Since(f.last)), time.Now()
 			f.mu.Unlock()
 			if conn != f.sender {
 				_ = conn.Close()
@@ -209,6 +252,12 @@ func (f *flow) answers(ctx context.Context) (sent int, without []int, err error)
 		}
 	}
 	return sent, without, err
+}
+
+func (f *flow) longestGap() time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.gap
 }
 
 // close ends the flow.
