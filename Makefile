@@ -27,7 +27,7 @@ LONG       := ./mapping/backend/ovn ./test/suite/kubernetes ./mapping/backend/od
 # and TestServerThatDoesNotRead gets an answer after its deadline, which races there too.
 PLAIN_IN   := ./test/suite/kubernetes ./mapping/backend/ovn ./test/suite/e2e ./cmd/coe-bridge ./restconf ./cni/nic ./cni/ovs
 NO_RACE    := Storms OutagesOfLayoutNode \w*Traffic\w* NamespacesOnOneSwitch LocalnetChanges Renewal LateChassis PolicyLog ReadOrder LeftBinding \
-	BindingOfNoPod Schedules Access OpenAPI\w* HostileBodies InsertAndPoint PostOfManyToMany Killed BootInTheMiddle ServerThatDoesNotRead
+	BindingOfNoPod Schedules Access OpenAPI\w* HostileBodies InsertAndPoint PostOfManyToMany Killed BootInTheMiddle ServerThatDoesNotRead Damage
 NO_RACE    := ^Test($(shell echo '$(NO_RACE)' | tr ' ' '|'))$$
 TEST_DEMO  := go run ./test/demo/ovn up --listen 127.0.0.1:18181 && go run ./test/demo/ovn down
 export CGO_ENABLED = 0
