@@ -40,9 +40,18 @@ type ExposedPort struct {
 	// endpoints that serve the port.
 	Shared bool `json:"shared,omitempty"`
 	Every  bool `json:"every,omitempty"`
+	// Inside are the endpoints on all nodes that are pods, to which every node leads pods and its own programs. They are only known if Local,
+	// and if nodes balance, at most MaxExposedEndpoints.
+	Inside []InsideEndpoint `json:"inside,omitempty"`
 	// Direct are the endpoints on all nodes, to which every node leads clients; only if not Local. Without any, nodes
 	// lead clients to To.
 	Direct []netip.AddrPort `json:"direct,omitempty"`
+}
+
+// InsideEndpoint is an endpoint, with the node of its pod.
+type InsideEndpoint struct {
+	At   netip.AddrPort `json:"at"`
+	Node netip.Addr     `json:"node"`
 }
 
 // ReadyCount says which nodes have endpoints of a service, for load balancers.

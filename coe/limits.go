@@ -43,8 +43,8 @@ const (
 	// MaxDirectEndpoints is the maximum number of endpoints on all nodes to which nodes lead clients themselves, for all
 	// exposed ports of a namespace. Every node has each of them. Further ports lead to the cluster address.
 	MaxDirectEndpoints = 10_000
-	// MaxSharedEndpoints is the same for the endpoints of ports with the policy Local to which nodes lead their own programs.
-	// Each is up to three elements. Further ports are led by the node that is asked.
+	// MaxSharedEndpoints is the same for the endpoints of ports with the policy Local to which nodes lead their own programs, and pods if
+	// nodes balance. Each is up to three elements. Further ports are led by the node that is asked.
 	MaxSharedEndpoints = 3_000
 	// MaxAffinityRules is the maximum number of rules by which nodes keep the endpoints of clients, for the ports of a namespace with
 	// affinity: two for each endpoint, and one for each port, at each address. Every node has them. Further ports have no affinity.

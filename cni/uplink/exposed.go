@@ -29,7 +29,7 @@ func (c *exposedChanges) read(name string, content json.RawMessage) error {
 	if err := json.Unmarshal(content, one); err != nil {
 		return fmt.Errorf("read %s: %w", name, err)
 	}
-	one.Own = name == ownEvent
+	one.Own, one.Inside = name == ownEvent, name == insideEvent
 	c.changes = append(c.changes, one)
 	return nil
 }
@@ -57,9 +57,8 @@ func (e *exposed) apply(c exposedChanges) {
 	}
 }
 
-// sortedPorts returns in order the ports of the node, the ports of external addresses, IPv6 ports of both kinds, and the
-// ports for the node's own programs.
-func sortedPorts(ports []*ExposedPort) (node, external, ipv6, own []*ExposedPort) {
+// sortPorts sets the ports in order.
+func (k *kept) sortPorts(ports []*ExposedPort) {
 	byKey := make(map[string]*ExposedPort, len(ports))
 	for _, p := range ports {
 		byKey[p.Key()] = p
@@ -67,16 +66,22 @@ func sortedPorts(ports []*ExposedPort) (node, external, ipv6, own []*ExposedPort
 	for _, key := range slices.Sorted(maps.Keys(byKey)) {
 		switch p := byKey[key]; {
 		case p.Own:
-			own = append(own, p)
+			k.Own = append(k.Own, p)
+		case p.Inside:
+			k.Inside = append(k.Inside, p)
 		case p.External.Is6():
-			ipv6 = append(ipv6, p)
+			k.IPv6 = append(k.IPv6, p)
 		case p.External.IsValid():
-			external = append(external, p)
+			k.External = append(k.External, p)
 		default:
-			node = append(node, p)
+			k.Exposed = append(k.Exposed, p)
 		}
 	}
-	return node, external, ipv6, own
+}
+
+// ports returns all ports of services.
+func (k *kept) ports() []*ExposedPort {
+	return slices.Concat(k.Exposed, k.External, k.IPv6, k.Own, k.Inside)
 }
 
 // ExposedChanges are changed ports on which the node answers for services. They must not be changed.

@@ -149,6 +149,8 @@ type ExposedPort struct {
 	// Own: the node leads only its own programs. External is the cluster address, and Local is set: Endpoints are those on
 	// the node. Or it is a node port, which programs ask at a node, and Endpoints are on all nodes.
 	Own bool `json:"own,omitempty"`
+	// Inside: the node leads only clients inside the cluster, and Endpoints are on all nodes.
+	Inside bool `json:"inside,omitempty"`
 	// Every: Endpoints are all that serve the node port.
 	Every bool `json:"every,omitempty"`
 	// External is an external address of the service; zero for all IPv4 addresses of the node, :: for all IPv6
@@ -183,7 +185,7 @@ type HealthCheck struct {
 type Endpoint struct {
 	IP   netip.Addr `json:"ip"`
 	Port uint16     `json:"port"`
-	Node netip.Addr `json:"node,omitzero"` // on which it is; only known of endpoints of node ports that are Own
+	Node netip.Addr `json:"node,omitzero"` // on which it is; only known of endpoints of node ports that are Own, and of ports that are Inside
 }
 
 // Key identifies the port.
@@ -192,8 +194,11 @@ func (p *ExposedPort) Key() string {
 	if p.External.IsValid() {
 		key += "/" + p.External.String()
 	}
-	if p.Own {
-		key = "own/" + key
+	switch {
+	case p.Own:
+		return "own/" + key
+	case p.Inside:
+		return "inside/" + key
 	}
 	return key
 }
@@ -220,6 +225,7 @@ const (
 	addressEvent  = "coe-agent:exposed-address-changed"
 	ipv6Event     = "coe-agent:exposed-ipv6-changed"
 	ownEvent      = "coe-agent:own-port-changed"
+	insideEvent   = "coe-agent:inside-port-changed"
 	healthEvent   = "coe-agent:health-check-changed"
 	nodesEvent    = "coe-agent:nodes-changed"
 	egressEvent   = "coe-agent:egress-changed"
@@ -242,8 +248,8 @@ type nodeChange struct {
 	Place
 }
 
-// exposedChange is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed and
-// own-port-changed.
+// exposedChange is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed,
+// own-port-changed and inside-port-changed.
 type exposedChange struct {
 	Operation string `json:"operation"`
 	ExposedPort

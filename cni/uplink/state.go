@@ -45,7 +45,7 @@ type state struct {
 
 // stateFormat is what this version understands of a node's stream. Increase it with every notification or leaf that is
 // new: an agent of another version left out what it did not understand, so its event ID must not be continued.
-const stateFormat = 19
+const stateFormat = 20
 
 // kept is the state on disk.
 type kept struct {
@@ -58,12 +58,13 @@ type kept struct {
 	Interfaces []*Record `json:"interfaces"`
 
 	// Exposed are ports of the node, and External ports of external addresses: agents of earlier versions
-	// would take the latter for ports of the node. IPv6 are both kinds for IPv6, and Own ports for the node's own programs,
-	// which they do not know.
+	// would take the latter for ports of the node. IPv6 are both kinds for IPv6, Own ports for the node's own programs, and Inside ports for
+	// clients inside the cluster, which they do not know.
 	Exposed  []*ExposedPort `json:"exposed-ports,omitempty"`
 	External []*ExposedPort `json:"exposed-addresses,omitempty"`
 	IPv6     []*ExposedPort `json:"exposed-ipv6,omitempty"`
 	Own      []*ExposedPort `json:"own-ports,omitempty"`
+	Inside   []*ExposedPort `json:"inside-ports,omitempty"`
 	Checks   []*HealthCheck `json:"health-checks,omitempty"`
 	Nodes    []netip.Addr   `json:"nodes,omitempty"`
 	Egress   *Egress        `json:"egress,omitempty"`
@@ -100,7 +101,7 @@ func (u *Uplink) load() {
 	for _, r := range k.Interfaces {
 		u.state.records[r.key()] = r
 	}
-	u.exposed = newExposed(slices.Concat(k.Exposed, k.External, k.IPv6, k.Own)...)
+	u.exposed = newExposed(k.ports()...)
 	for _, c := range k.Checks {
 		u.state.checks[c.Port] = c
 	}
@@ -119,7 +120,7 @@ func readState(dir string) (k kept, err error) {
 	if err := json.Unmarshal(text, &k); err != nil {
 		return kept{}, fmt.Errorf("read %s: %w", path, err)
 	}
-	if slices.Contains(k.Interfaces, nil) || slices.Contains(slices.Concat(k.Exposed, k.External, k.IPv6, k.Own), nil) || slices.Contains(k.Checks, nil) {
+	if slices.Contains(k.Interfaces, nil) || slices.Contains(k.ports(), nil) || slices.Contains(k.Checks, nil) {
 		return kept{}, fmt.Errorf("read %s: an interface or a port is null", path)
 	}
 	return k, nil
@@ -252,7 +253,7 @@ func (e event) ofServices() bool {
 
 // exposed returns the name of the notification of an event about a port of a service; empty for another event.
 func (e event) exposed() string {
-	for _, name := range []string{exposedEvent, addressEvent, ipv6Event, ownEvent} {
+	for _, name := range []string{exposedEvent, addressEvent, ipv6Event, ownEvent, insideEvent} {
 		if e[name] != nil {
 			return name
 		}
@@ -327,13 +328,14 @@ func (u *Uplink) save() error {
 	ports := slices.Collect(maps.Values(u.exposed.ports))
 	u.unsaved = false
 	u.mu.Unlock()
-	exposed, external, ipv6, own := sortedPorts(ports)
 	records := slices.SortedFunc(maps.Values(now.records), func(a, b *Record) int { return strings.Compare(a.key(), b.key()) })
-	text, err := json.Marshal(kept{
+	k := kept{
 		Format: stateFormat,
 		ID:     now.id, Boot: u.boot, Node: u.cfg.Node.String(), Place: now.place, Network: now.network, Interfaces: records,
-		Exposed: exposed, External: external, IPv6: ipv6, Own: own, Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
-	})
+		Checks: sortedChecks(now.checks), Nodes: now.nodes, Egress: now.egress,
+	}
+	k.sortPorts(ports)
+	text, err := json.Marshal(k)
 	if err == nil {
 		err = durable.Write(u.file(), text, 0o600)
 	}

@@ -359,7 +359,12 @@ func TestPlace(t *testing.T) {
 		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080, Node: netip.MustParseAddr("192.168.33.11")}},
 	}, {
 		Own: true, External: netip.MustParseAddr("10.96.0.10"), Protocol: "tcp", Port: 80, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Local: true,
+	}, {
+		Inside: true, Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80,
+		Endpoints: []uplink.Endpoint{{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080, Node: netip.MustParseAddr("192.168.33.11")}},
 	}}
+	const inside = `"coe-agent:inside-port-changed":{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,` +
+		`"endpoint":[{"ip":"10.42.0.2","port":8080,"node":"192.168.33.11"}]}`
 	const own = `"coe-agent:own-port-changed":{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,` +
 		`"endpoint":[{"ip":"10.42.0.2","port":8080,"node":"192.168.33.11"}]}`
 	const cluster = `"coe-agent:own-port-changed":{"operation":"put","external-address":"10.96.0.10","protocol":"tcp","port":80,` +
@@ -383,7 +388,7 @@ func TestPlace(t *testing.T) {
 		checks, _ := a.HealthChecks()
 		require.Equal(t, []*uplink.HealthCheck{{Port: 30081, Namespace: "shop", Service: "web", Endpoints: 2}}, checks)
 	}
-	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", ipv6) + event("", own) + event("", cluster) + event("", check) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
+	groups <- event("", begin) + event("", place) + event("", port) + event("", address) + event("", ipv6) + event("", own) + event("", inside) + event("", cluster) + event("", check) + event("", `"coe-agent:nodes-changed":{"node":["192.168.33.11"]}`) +
 		event("", `"coe-agent:network-changed":{"identity":"n1"}`) + event("id: 5@x\n", complete)
 	await(true)
 	require.Equal(t, "n1", network())
@@ -404,6 +409,7 @@ func TestPlace(t *testing.T) {
 		event("", `"coe-agent:exposed-address-changed":{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`) +
 		event("", `"coe-agent:exposed-ipv6-changed":{"operation":"deleted","external-address":"::","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:own-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
+		event("", `"coe-agent:inside-port-changed":{"operation":"deleted","protocol":"tcp","port":30080}`) +
 		event("", `"coe-agent:own-port-changed":{"operation":"deleted","external-address":"10.96.0.10","protocol":"tcp","port":80}`) +
 		event("", `"coe-agent:health-check-changed":{"operation":"deleted","port":30081}`) +
 		event("id: 6@x\n", `"coe-agent:node-changed":{"operation":"deleted","node":"192.168.33.11"}`)
@@ -411,11 +417,11 @@ func TestPlace(t *testing.T) {
 	changes, _ := a.TakeExposed(false)
 	require.False(t, changes.All)
 	require.Empty(t, changes.Put)
-	require.Len(t, changes.Gone, 5)
+	require.Len(t, changes.Gone, 6)
 	require.False(t, a.HasExternal(netip.MustParseAddr("192.0.2.10")))
 	checks, _ := a.HealthChecks()
 	require.Empty(t, checks)
-	groups <- event("", port) + event("", address) + event("", ipv6) + event("", own) + event("", cluster) + event("", check) + event("id: 7@x\n", place)
+	groups <- event("", port) + event("", address) + event("", ipv6) + event("", own) + event("", inside) + event("", cluster) + event("", check) + event("id: 7@x\n", place)
 	await(true)
 	require.Equal(t, "n1", network())
 	hasPorts()
@@ -448,7 +454,7 @@ func TestStateOfAnotherVersion(t *testing.T) {
 	dir, boot := t.TempDir(), file(t, "first\n")
 	cfg := uplink.Config{URLs: []string{"http://127.0.0.1:1"}, Dir: dir, Boot: boot}
 	const state = `{%s"id":"5@x~3.h","boot":"first","node":%q,"interfaces":[],"exposed-ports":[{"protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80}]}`
-	for format, want := range map[string]string{"": "", `"format":18,`: "", `"format":19,`: "5@x~3.h"} {
+	for format, want := range map[string]string{"": "", `"format":19,`: "", `"format":20,`: "5@x~3.h"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "interfaces.json"), fmt.Appendf(nil, state, format, node.String()), 0o600))
 		a := start(t, cfg)
 		require.Equal(t, want, a.ID(), format)

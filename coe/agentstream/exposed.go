@@ -22,21 +22,23 @@ const ExposedRecords = "exposed"
 
 // The notifications about ports of services on nodes. An agent that does not know external addresses would
 // take their ports for ports of the node, so these have a notification of their own; so have IPv6 addresses, ports to which
-// nodes lead only their own programs, and health checks.
+// nodes lead only their own programs, or only clients inside the cluster, and health checks.
 const (
 	exposedEvent = "coe-agent:exposed-port-changed"
 	addressEvent = "coe-agent:exposed-address-changed"
 	ipv6Event    = "coe-agent:exposed-ipv6-changed"
 	ownEvent     = "coe-agent:own-port-changed"
+	insideEvent  = "coe-agent:inside-port-changed"
 	healthEvent  = "coe-agent:health-check-changed"
 	nodesEvent   = "coe-agent:nodes-changed"
 )
 
 // The keys on the streams of nodes. Keys of interfaces begin with a UID.
 const (
-	exposedKey = "exposed-port/" // the name of the port follows, with ownPrefix if nodes lead only their own programs
-	ownPrefix  = "own/"
-	nodesKey   = "nodes"
+	exposedKey   = "exposed-port/" // the name of the port follows, with a prefix if nodes lead only some clients
+	ownPrefix    = "own/"          // their own programs
+	insidePrefix = "inside/"       // clients inside the cluster
+	nodesKey     = "nodes"
 )
 
 // exposed holds the ports that services have on nodes. Every node with a place gets all of them,
@@ -59,8 +61,9 @@ type exposedPort struct {
 	local      bool
 	everywhere []byte            // for all other nodes
 	byNode     map[string][]byte // for nodes with endpoints of their own
-	// shared is the port with the endpoints of all nodes, for programs of nodes; nil for none. It has a name of its own.
-	shared *exposedPort
+	// shared is the port with the endpoints of all nodes, for programs of nodes, and inside for all clients inside the cluster; nil for none.
+	// Each has a name of its own.
+	shared, inside *exposedPort
 }
 
 // record applies one record, nil for none. It returns false for a record of another kind. A port
@@ -78,7 +81,8 @@ func (e *exposed) record(name string, value []byte, log *slog.Logger) bool {
 			return true
 		}
 	}
-	e.put(ownPrefix+port, now.toShare())
+	e.put(ownPrefix+port, now.further().shared)
+	e.put(insidePrefix+port, now.further().inside)
 	e.put(port, now)
 	return true
 }
@@ -105,15 +109,16 @@ func (p *exposedPort) locals() int {
 	return 0
 }
 
-func (p *exposedPort) toShare() *exposedPort {
+// further returns the port, whose further ports count; the zero value for none.
+func (p *exposedPort) further() exposedPort {
 	if p == nil {
-		return nil
+		return exposedPort{}
 	}
-	return p.shared
+	return *p
 }
 
-// exposedContent is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed and
-// own-port-changed.
+// exposedContent is the content of exposed-port-changed, exposed-address-changed, exposed-ipv6-changed,
+// own-port-changed and inside-port-changed.
 type exposedContent struct {
 	Operation   string            `json:"operation"`
 	External    netip.Addr        `json:"external-address,omitzero"`
@@ -133,7 +138,7 @@ type exposedContent struct {
 type exposedEndpoint struct {
 	IP   netip.Addr `json:"ip"`
 	Port uint16     `json:"port"`
-	Node netip.Addr `json:"node,omitzero"` // only if shared
+	Node netip.Addr `json:"node,omitzero"` // only if shared, or inside
 }
 
 func newExposedPort(name string, value []byte) (*exposedPort, error) {
@@ -163,6 +168,9 @@ func newExposedPort(name string, value []byte) (*exposedPort, error) {
 	if record.Shared {
 		p.shared = newShared(&record, content)
 	}
+	if len(record.Inside) > 0 {
+		p.inside = newInside(&record, content)
+	}
 	return p, nil
 }
 
@@ -186,6 +194,15 @@ func newShared(record *coe.ExposedPort, content exposedContent) *exposedPort {
 	}
 	if content.Endpoints == nil {
 		return nil
+	}
+	return &exposedPort{everywhere: encodeExposed(content)}
+}
+
+// newInside returns the port for clients inside the cluster. The content is the same for all nodes.
+func newInside(record *coe.ExposedPort, content exposedContent) *exposedPort {
+	content.Local, content.Refuses, content.Endpoints = false, false, nil
+	for _, e := range record.Inside {
+		content.Endpoints = append(content.Endpoints, exposedEndpoint{e.At.Addr(), e.At.Port(), e.Node})
 	}
 	return &exposedPort{everywhere: encodeExposed(content)}
 }
@@ -310,6 +327,8 @@ func eventOf(name string) string {
 	switch {
 	case strings.HasPrefix(name, ownPrefix):
 		return ownEvent
+	case strings.HasPrefix(name, insidePrefix):
+		return insideEvent
 	case strings.HasPrefix(name, "health/"):
 		return healthEvent
 	case strings.Contains(name, ":"):
@@ -322,7 +341,7 @@ func eventOf(name string) string {
 
 // encodeExposedDeleted returns the notification that a port was deleted.
 func encodeExposedDeleted(name string) []byte {
-	protocol, number, _ := strings.Cut(strings.TrimPrefix(name, ownPrefix), "/")
+	protocol, number, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(name, ownPrefix), insidePrefix), "/")
 	number, address, external := strings.Cut(number, "/")
 	switch {
 	case protocol == "health":

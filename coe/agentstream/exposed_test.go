@@ -221,6 +221,49 @@ func TestOwnPorts(t *testing.T) {
 	require.ElementsMatch(t, []string{"coe-agent:own-port-changed" + gone, "coe-agent:exposed-port-changed" + gone}, two()[:2])
 }
 
+// TestInsidePorts: every node gets the endpoints on all nodes of a local port for clients inside the cluster, beside its own ones.
+func TestInsidePorts(t *testing.T) {
+	h := newHub()
+	one, two := hears(t, h, node1), hears(t, h, node2)
+	to := netip.MustParseAddrPort
+	first, second := netip.MustParseAddr(node1), netip.MustParseAddr(node2)
+	port := coe.ExposedPort{
+		Protocol: "tcp", Port: 30080, Namespace: "shop", To: to("10.96.0.10:80"), Local: true, Affinity: 120,
+		Endpoints: map[netip.Addr][]netip.AddrPort{first: {to("10.42.0.2:8080")}},
+		Inside:    []coe.InsideEndpoint{{At: to("10.42.0.2:8080"), Node: first}, {At: to("10.42.1.2:8080"), Node: second}},
+	}
+	external := port
+	external.Address, external.Port, external.Restricted, external.Sources = netip.MustParseAddr("192.0.2.10"), 80, true, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
+	all := nodeRecord(node1, 1)
+	maps.Copy(all, nodeRecord(node2, 2))
+	maps.Copy(all, exposedPorts(port, external))
+	all[networksRecord], all[CompleteRecord] = []byte(networks), []byte("x")
+	h.Apply(Batch{Revision: 1, Snapshot: true, Put: all})
+	const endpoints = `"endpoint":[{"ip":"10.42.0.2","port":8080,"node":"192.168.33.11"},{"ip":"10.42.1.2","port":8080,"node":"192.168.33.12"}]}`
+	ofNode := `{"operation":"put","protocol":"tcp","port":30080,"cluster-address":"10.96.0.10","service-port":80,"affinity":120,` + endpoints
+	ofAddress := `{"operation":"put","external-address":"192.0.2.10","protocol":"tcp","port":80,"cluster-address":"10.96.0.10","service-port":80,` +
+		`"restricted":true,"source-range":["10.0.0.0/8"],"affinity":120,` + endpoints
+	for _, got := range [][]string{one(), two()} {
+		require.Contains(t, got, "coe-agent:inside-port-changed"+ofNode)
+		require.Contains(t, got, "coe-agent:inside-port-changed"+ofAddress)
+	}
+	judge(t, "inside-port-changed", []byte(ofNode))
+	judge(t, "inside-port-changed", []byte(ofAddress))
+
+	port.Inside = port.Inside[1:]
+	h.Apply(Batch{Revision: 2, Put: exposedPorts(port)})
+	require.Len(t, one(), 1)
+	require.Len(t, two(), 1)
+	port.Inside = nil
+	h.Apply(Batch{Revision: 3, Put: exposedPorts(port)})
+	gone := `{"operation":"deleted","protocol":"tcp","port":30080}`
+	require.Equal(t, []string{"coe-agent:inside-port-changed" + gone}, two())
+	judge(t, "inside-port-changed", []byte(gone))
+	h.Apply(Batch{Revision: 4, Delete: []string{"exposed/" + external.Name()}})
+	gone = `{"operation":"deleted","external-address":"192.0.2.10","protocol":"tcp","port":80}`
+	require.ElementsMatch(t, []string{"coe-agent:inside-port-changed" + gone, "coe-agent:exposed-address-changed" + gone}, two())
+}
+
 // TestHealthChecks: a node gets the number of its own endpoints.
 func TestHealthChecks(t *testing.T) {
 	h := newHub()

@@ -41,7 +41,7 @@ const (
 
 // format is the form of the contents on nodes' streams. Increase it with every change of what a record becomes
 // there: replicas of two versions then never continue each other's streams, so no agent keeps a content of the other.
-const format = "21"
+const format = "22"
 
 // CompleteRecord exists once a leader has listed every source and has claimed addresses for
 // all of it. Its value is the identity of the datastore: a backup that is restored with a new

@@ -33,7 +33,10 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 			service, of = e.service, b.exposedTargets(e.service, accepted)
 		}
 		p := b.exposedPort(e, of)
-		if !b.NodesBalance { // else nothing else leads to endpoints
+		if b.NodesBalance { // nothing else leads to endpoints
+			p.Inside = b.inside(e, &p, of.all, coe.MaxSharedEndpoints-shared)
+			shared += len(p.Inside)
+		} else {
 			if direct+len(p.Direct) > coe.MaxDirectEndpoints {
 				p.Direct, p.Affinity = nil, 0
 			}
@@ -43,6 +46,22 @@ func ExposedPorts(v coe.View, s Settings) (all []coe.ExposedPort) {
 		all = append(all, p)
 	}
 	return all
+}
+
+// inside returns the endpoints on all nodes of a port that is local for clients outside the cluster, of which there may be free more.
+func (b *builder) inside(e exposure, p *coe.ExposedPort, all []target, free int) (list []coe.InsideEndpoint) {
+	if !p.Local || e.cluster {
+		return nil
+	}
+	for _, at := range b.sortedEndpoints(e, all) {
+		if l := b.pods[at.Addr()]; l != nil && len(list) < coe.MaxExposedEndpoints {
+			list = append(list, coe.InsideEndpoint{At: at, Node: l.Node})
+		}
+	}
+	if len(list) > free {
+		return nil
+	}
+	return list
 }
 
 // share decides whether every node has the endpoints of a local node port on all nodes, of which there may be free more. It

@@ -781,6 +781,99 @@ func TestSharedEndpoints(t *testing.T) {
 	}
 }
 
+// TestInsideEndpoints: if nodes balance, they have the endpoints of a port with the policy Local on all nodes, for clients inside the cluster: the
+// pods that serve, up to a number for a port and for the namespace.
+func TestInsideEndpoints(t *testing.T) {
+	balanced := exposing()
+	balanced.Limits.NodesBalance, balanced.Limits.NoPlaces = true, true
+	external := netip.MustParseAddr("192.0.2.10")
+	view := func(change func(*coe.Service)) coe.View {
+		v := exposedView(func(s *coe.Service) {
+			s.Local, s.ExternalIPs, s.Ports = true, []netip.Addr{external}, s.Ports[:1]
+			change(s)
+		})
+		v.VIPs[coe.VIP{Address: external, Protocol: "tcp", Port: 80}] = true
+		return v
+	}
+	v := view(func(*coe.Service) {})
+	node := v.Leases[0].Node
+	to := netip.MustParseAddrPort
+	ready := []coe.InsideEndpoint{{At: to("10.11.2.28:8080"), Node: node}}
+	all := exposedPorts(v, balanced)
+	require.Len(t, all, 3)
+	require.Empty(t, all[0].Inside, "a cluster address has other endpoints")
+	for _, p := range all[1:] {
+		require.True(t, p.Local)
+		require.Equal(t, ready, p.Inside, "%s: neither one that drains, nor one that is not a pod", p.Name())
+	}
+	for _, p := range slices.Concat(exposedPorts(v, exposing()), exposedPorts(view(func(s *coe.Service) { s.Local = false }), balanced)) {
+		require.Empty(t, p.Inside, p.Name())
+	}
+	v.Endpoints[0].Addresses = nil
+	require.Equal(t, []coe.InsideEndpoint{{At: to("10.11.2.29:8080"), Node: node}}, exposedPorts(v, balanced)[1].Inside, "no other is there")
+
+	v.Endpoints[0].Terminating = nil
+	for n := range coe.MaxExposedEndpoints + 1 {
+		pod := netip.AddrFrom4([4]byte{10, 11, 3, byte(n)})
+		synth.AddPod(&v, fmt.Sprintf("pod-%03d", n), fmt.Sprintf("many%d", n), pod.String())
+		v.Endpoints[0].Addresses = append(v.Endpoints[0].Addresses, pod)
+	}
+	require.Len(t, exposedPorts(v, balanced)[1].Inside, coe.MaxExposedEndpoints)
+	most := coe.MaxSharedEndpoints / coe.MaxExposedEndpoints
+	v = alike(v, most+2, func(s *coe.Service) { s.ExternalIPs = nil })
+	inside := 0
+	for _, p := range exposedPorts(v, balanced) {
+		inside += len(p.Inside)
+	}
+	require.Equal(t, most*coe.MaxExposedEndpoints, inside)
+}
+
+// TestAffinityInside: a node port with affinity and the policy Local has three chains if nodes balance, and a port of an external address two.
+func TestAffinityInside(t *testing.T) {
+	balanced := exposing()
+	balanced.Limits.NodesBalance, balanced.Limits.NoPlaces = true, true
+	external := netip.MustParseAddr("192.0.2.10")
+	keeping := func(external ...netip.Addr) (n int) {
+		v := exposedView(func(s *coe.Service) { s.Local, s.Affinity, s.ExternalIPs, s.Ports = true, 10800, external, s.Ports[:1] })
+		v = alike(v, 400, func(s *coe.Service) {
+			if len(external) > 0 {
+				s.Ports[0].NodePort = 0
+			}
+		})
+		for _, p := range exposedPorts(v, balanced) {
+			if n += int(min(p.Affinity, 1)); p.Affinity == 0 {
+				break
+			}
+		}
+		return n
+	}
+	const rules = 2*2 + 1                                                    // of a chain with two endpoints
+	for want, got := range map[int]int{4: keeping(), 3: keeping(external)} { // chains of a service
+		services := coe.MaxAffinityRules / (want * rules)
+		require.InDelta(t, 2*min(services, 400), got, 1, "%d chains", want)
+	}
+}
+
+// alike returns a view with services like its first one, each with a port, a cluster address and a node port of its own.
+func alike(v coe.View, count int, change func(*coe.Service)) coe.View {
+	service, endpoints := v.Services[0], v.Endpoints[0]
+	v.Services, v.Endpoints = nil, nil
+	for n := range count {
+		s, e := *service, *endpoints
+		s.UID, s.Name, e.Name = fmt.Sprintf("s%04d", n), fmt.Sprintf("s%04d", n), fmt.Sprintf("s%04d", n)
+		s.ClusterIPs = []netip.Addr{netip.AddrFrom4([4]byte{10, 97, byte(n >> 8), byte(n)})}
+		s.Ports = slices.Clone(s.Ports)
+		s.Ports[0].Port, s.Ports[0].NodePort = uint16(80+n), uint16(30080+n)
+		change(&s)
+		v.VIPs[coe.VIP{Address: s.ClusterIPs[0]}], v.VIPs[coe.PortOnNodes("tcp", s.Ports[0].NodePort)] = true, true
+		for _, a := range s.ExternalIPs {
+			v.VIPs[coe.VIP{Address: a, Protocol: "tcp", Port: s.Ports[0].Port}] = true
+		}
+		v.Services, v.Endpoints = append(v.Services, &s), append(v.Endpoints, &e)
+	}
+	return v
+}
+
 // If nodes lead pods of isolated namespaces to services, they lead to cluster addresses of IPv4.
 func TestClusterAddressesOfIsolatedNamespaces(t *testing.T) {
 	v := exposedView(func(*coe.Service) {})

@@ -34,7 +34,7 @@ func (b *builder) exposures() []exposure {
 		if e.health || e.service.Affinity == 0 {
 			continue
 		}
-		if need := 2*min(endpoints[e.service.Name], coe.MaxExposedEndpoints) + 1; rules+need <= coe.MaxAffinityRules {
+		if need := b.chainsOf(e) * (2*min(endpoints[e.service.Name], coe.MaxExposedEndpoints) + 1); rules+need <= coe.MaxAffinityRules {
 			rules += need
 			e.affinity = e.service.Affinity
 		} else if reported != e.service {
@@ -45,6 +45,18 @@ func (b *builder) exposures() []exposure {
 		}
 	}
 	return all
+}
+
+// chainsOf returns how many chains a port has on a node if it has affinity. If nodes balance, a port with the policy Local has one more for
+// clients inside the cluster, and a node port one for the address of the node.
+func (b *builder) chainsOf(e *exposure) int {
+	switch {
+	case !b.NodesBalance || !e.service.Local || e.cluster:
+		return 1
+	case e.at.Address.IsUnspecified():
+		return 3
+	}
+	return 2
 }
 
 // claimedPorts returns the node ports and the ports of external addresses that the namespace has claimed. A
