@@ -59,21 +59,27 @@ func parseAffinity(text string) (a affinity) {
 	return a
 }
 
-// clientPrefix begins the names of the chains of ports with affinity.
-const clientPrefix = "client-"
+// The prefixes of the names of chains of ports with affinity, and of chains of insiders.
+const (
+	clientPrefix = "client-"
+	insidePrefix = "inside-"
+)
 
-// clientChain returns the name of the chain of a port with affinity.
-func (f *family) clientChain(at portKey) string {
-	name := fmt.Sprintf("%s%s-%d", clientPrefix, nameOf(at.protocol), at.number)
+// clientChain returns the name of the chain of a port with affinity, and insideChain that of the chain of insiders of a port.
+func (f *family) clientChain(at portKey) string { return f.portChain(clientPrefix, at) }
+func (f *family) insideChain(at portKey) string { return f.portChain(insidePrefix, at) }
+
+func (f *family) portChain(prefix string, at portKey) string {
+	name := fmt.Sprintf("%s%s-%d", prefix, nameOf(at.protocol), at.number)
 	if at.address != f.every {
 		name += "-" + strings.ReplaceAll(at.address.String(), ":", "_")
 	}
 	return name
 }
 
-// portOfChain returns the port of a chain with the name of a port with affinity.
-func (f *family) portOfChain(chain string) (at portKey, is bool) {
-	name, is := strings.CutPrefix(chain, clientPrefix)
+// portOfChain returns the port of a chain with a name of portChain.
+func (f *family) portOfChain(prefix, chain string) (at portKey, is bool) {
+	name, is := strings.CutPrefix(chain, prefix)
 	parts := strings.SplitN(name, "-", 3)
 	if !is || len(parts) < 2 {
 		return at, false
@@ -90,7 +96,7 @@ func (f *family) portOfChain(chain string) (at portKey, is bool) {
 		return at, false
 	}
 	at, err = f.keyOf(address, parts[0], uint16(number))
-	return at, err == nil && f.clientChain(at) == chain
+	return at, err == nil && f.portChain(prefix, at) == chain
 }
 
 func nameOf(protocol byte) string {
@@ -102,37 +108,82 @@ func nameOf(protocol byte) string {
 	return ""
 }
 
-// putClientChains adds to a transaction the wanted chains of ports with affinity in a batch, which elements may name then.
+// chainIn returns the name of the chain that an element of clientChains or insideChains is, empty for another element.
+func (f *family) chainIn(e element) string {
+	switch e.set {
+	case clientChains:
+		return f.clientChain(f.parse(e.key))
+	case insideChains:
+		return f.insideChain(f.parse(e.key))
+	}
+	return ""
+}
+
+// rulesIn returns the rules of this chain.
+func (f *family) rulesIn(e element) []rule {
+	at := f.parse(e.key)
+	if e.set == clientChains {
+		return f.clientRules(at, parseAffinity(e.value), 0)
+	}
+	if n, err := strconv.Atoi(e.value); err == nil {
+		return []rule{f.anyInside(at, n)}
+	}
+	return f.clientRules(at, parseAffinity(e.value), insideSlots)
+}
+
+// putClientChains adds to a transaction the wanted chains of ports in a batch, which elements may name then.
 func (t *table) putClientChains(c *nftables.Conn, batch []change) {
 	for _, e := range batch {
-		if e.of != t || e.set != clientChains || !e.wanted {
-			continue
+		if name := t.family.chainIn(e.element); name != "" && e.of == t && e.wanted {
+			is := t.family.chain(name)
+			c.AddChain(is)
+			c.FlushChain(is)
+			addRules(c, []chain{{is, t.family.rulesIn(e.element)}})
 		}
-		at := t.family.parse(e.key)
-		is := t.family.chain(t.family.clientChain(at))
-		c.AddChain(is)
-		c.FlushChain(is)
-		addRules(c, []chain{{is, t.family.clientRules(at, parseAffinity(e.value))}})
 	}
 }
 
 // removeClientChains adds to a transaction the removal of the other ones, which no element names any more.
 func (t *table) removeClientChains(c *nftables.Conn, batch []change) {
 	for _, e := range batch {
-		if e.of == t && e.set == clientChains && !e.wanted {
-			c.DelChain(t.family.chain(t.family.clientChain(t.family.parse(e.key))))
+		if name := t.family.chainIn(e.element); name != "" && e.of == t && !e.wanted {
+			c.DelChain(t.family.chain(name))
 		}
 	}
 }
 
-// readClientChain returns the element of the chain of a port with affinity that has rules of these texts; false if it is another
-// chain. The value is empty, so it differs from that of each port, if the rules belong to no affinity.
+// readClientChain returns the element of the chain of a port that has rules of these texts; false if it is another
+// chain. The value is empty, so it differs from that of each port, if the rules belong to no port.
 func (f *family) readClientChain(name string, texts []string) (e element, is bool) {
-	at, is := f.portOfChain(name)
+	for set, prefix := range map[string]string{clientChains: clientPrefix, insideChains: insidePrefix} {
+		if at, of := f.portOfChain(prefix, name); of {
+			e, is = element{set: set, key: at.bytes()}, true
+		}
+	}
 	if !is {
 		return e, false
 	}
-	e = element{set: clientChains, key: at.bytes()}
+	with := e
+	if with.value = affinityIn(texts); e.set == insideChains && len(texts) == 1 {
+		var n int
+		_, _ = fmt.Sscanf(texts[0], insideText, &n)
+		with.value = strconv.Itoa(n)
+	}
+	if with.value == "" {
+		return e, true
+	}
+	var want []string
+	for _, r := range f.rulesIn(with) {
+		want = append(want, r.text)
+	}
+	if slices.Equal(texts, want) {
+		e = with
+	}
+	return e, true
+}
+
+// affinityIn returns the affinity of a chain whose rules have these texts; empty if they have none.
+func affinityIn(texts []string) string {
 	var a affinity
 	for _, text := range texts {
 		var service, endpoint string
@@ -141,32 +192,30 @@ func (f *family) readClientChain(name string, texts []string) (e element, is boo
 		}
 		to, err := netip.ParseAddrPort(endpoint)
 		if a.service, _ = netip.ParseAddrPort(service); err != nil || !a.service.IsValid() {
-			return e, true
+			return ""
 		}
 		a.endpoints = append(a.endpoints, to)
 	}
-	var want []string
-	for _, r := range f.clientRules(at, a) {
-		want = append(want, r.text)
+	if len(a.endpoints) == 0 {
+		return ""
 	}
-	if slices.Equal(texts, want) {
-		e.value = a.String()
-	}
-	return e, true
+	return a.String()
 }
 
 // The texts of rules for an endpoint.
 const (
 	againText = "of %s to %s again, for %d s"
 	otherText = "of %s to %s, one of %d, for %d s"
+
+	insideText = "clients inside the cluster, to one of %d"
 )
 
 // clientRules returns the rules of the chain of a port with affinity:
 //
 //  1. A client goes to an endpoint that it had in the last time, to the first of them.
 //  2. Another client goes to a random one, which is remembered.
-//  3. If it cannot be remembered, a hash of the address of the client chooses.
-func (f *family) clientRules(at portKey, a affinity) (all []rule) {
+//  3. If it cannot be remembered, a hash of the address of the client chooses. slot is the first one of the endpoints.
+func (f *family) clientRules(at portKey, a affinity, slot uint32) (all []rule) {
 	number := a.number(at.protocol)
 	for _, e := range a.endpoints {
 		all = append(all, rule{fmt.Sprintf(againText, a.service, e, a.seconds), slices.Concat(
@@ -179,14 +228,24 @@ func (f *family) clientRules(at portKey, a affinity) (all []rule) {
 			oneOf(left), f.had(e, number), []expr.Any{a.remember(unix.NFT_DYNSET_OP_ADD)}, f.dnatTo(e),
 		)})
 	}
-	key := f.asked()
-	if at.address == f.every {
-		key = f.askedOfNode()
-	}
 	n := uint32(len(a.endpoints))
 	return append(all, rule{
-		fmt.Sprintf("a client too many, to one of %d", n), slices.Concat(key, f.slotOfClient(max(n, 1)), f.dnat(endpoints)),
+		fmt.Sprintf("a client too many, to one of %d", n), slices.Concat(f.askedAt(at), f.slotOfClient(slot, max(n, 1)), f.dnat(endpoints)),
 	})
+}
+
+// anyInside returns the rule of a chain of insiders without affinity.
+func (f *family) anyInside(at portKey, n int) rule {
+	slot := &expr.Numgen{Register: f.behind(2), Modulus: uint32(max(n, 1)), Offset: insideSlots, Type: unix.NFT_NG_RANDOM}
+	return rule{fmt.Sprintf(insideText, n), slices.Concat(f.askedAt(at), []expr.Any{slot}, f.dnat(endpoints))}
+}
+
+// askedAt loads the key of a port for packets to it.
+func (f *family) askedAt(at portKey) []expr.Any {
+	if at.address == f.every {
+		return f.askedOfNode()
+	}
+	return f.asked()
 }
 
 // number stands for the port of the service, so that all ports that lead to it share what is remembered.
@@ -230,10 +289,10 @@ func (f *family) dnatTo(e netip.AddrPort) []expr.Any {
 	}
 }
 
-// slotOfClient loads the slot of the source address. The seed is fixed, so that a client has the same slot when the rules are
+// slotOfClient loads one of n slots from a first one on, by the source address. The seed is fixed, so that a client has the same slot when the rules are
 // created again.
-func (f *family) slotOfClient(n uint32) []expr.Any {
+func (f *family) slotOfClient(slot, n uint32) []expr.Any {
 	return append(f.load(f.source, other),
-		&expr.Hash{SourceRegister: other, DestRegister: f.behind(2), Length: f.size, Modulus: n, Seed: 1, Type: expr.HashTypeJenkins},
+		&expr.Hash{SourceRegister: other, DestRegister: f.behind(2), Length: f.size, Modulus: n, Seed: 1, Offset: slot, Type: expr.HashTypeJenkins},
 	)
 }

@@ -31,6 +31,9 @@ const (
 	here      = "own-here"      // cluster address . protocol . port : the chain that chooses a slot
 	elsewhere = "own-elsewhere" // address of a node . protocol . port : the chain that chooses a slot
 
+	// insiders are the chains for clients inside the cluster, if they reach other endpoints.
+	insiders = "insiders" // address . protocol . port : the chain that chooses a slot
+
 	restricted = "restricted" // address . protocol . port, if only some clients reach it
 	sources    = "sources"    // address . protocol . port . these clients: intervals
 
@@ -40,20 +43,25 @@ const (
 	// fill it.
 	clients = "clients" // client . address . port of its endpoint . number of the port of the service
 
-	// clientChains is not a set: its elements are the chains of ports with affinity.
+	// clientChains and insideChains are not sets: their elements are the chains of ports with affinity, and the chains of insiders.
 	clientChains = "client-chains" // address . protocol . port : the affinity in text
+	insideChains = "inside-chains" // address . protocol . port : the affinity in text, or the number of endpoints
 
 	// fresh has all protocols while the endpoints of edged ports, and those elsewhere, are known to be current. They expire.
 	fresh = "fresh"
 )
 
 // verdicts are the maps that lead to chains.
-var verdicts = []string{balancers, here, elsewhere}
+var verdicts = []string{balancers, here, elsewhere, insiders}
+
+// insideSlots is the first slot of the endpoints of insiders.
+const insideSlots = MaxEndpoints
 
 // group identifies elements that change together, in one transaction. With a part of them, a port would lead
 // elsewhere.
 type group struct {
-	// set is services for all elements of a port of a service, otherwise the set of the only element.
+	// set is services for all elements of a port of a service, insiders for those that lead clients inside the cluster, otherwise the set
+	// of the only element.
 	set string
 	// at is a port, or only an address.
 	at portKey
@@ -64,7 +72,7 @@ func (g group) compare(o group) int {
 }
 
 // isPort reports whether the node answers on a port because of the group.
-func (g group) isPort() bool { return g.set == services || g.set == hosts }
+func (g group) isPort() bool { return g.set == services || g.set == insiders || g.set == hosts }
 
 // element is an element of a set. The value is empty in a set that is not a map.
 type element struct{ set, key, value string }
@@ -85,10 +93,17 @@ func (c content) add(f *family, e element) {
 	case hosts:
 		g.at = f.parse(e.key)
 	default:
-		g.set = services
+		if g.set = services; f.ofInsiders(e) {
+			g.set = insiders
+		}
 		g.at = f.parse(e.key)
 	}
 	c[g] = append(c[g], e)
+}
+
+// ofInsiders reports whether an element of a port of a service is for clients inside the cluster.
+func (f *family) ofInsiders(e element) bool {
+	return e.set == insiders || e.set == insideChains || e.set == endpoints && f.slotOf(e.key) >= insideSlots
 }
 
 // service returns the elements of a port of a service, without invalid endpoints. A port that is invalid has none.
@@ -104,6 +119,9 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 	}
 	key := at.bytes()
 	to, invalid := f.endpoints(p)
+	if p.Inside {
+		return at, f.inside(p, at, to), invalid
+	}
 	chain := chainOf(at.address == f.every, len(to))
 	if affine := affinityOf(p, to); affine != "" {
 		chain = f.clientChain(at)
@@ -119,6 +137,23 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 	}
 	slices.SortFunc(all, element.compare)
 	return at, all, invalid
+}
+
+// inside returns the elements of a port for clients inside the cluster; none without endpoints.
+func (f *family) inside(p Port, at portKey, to []string) []element {
+	if len(to) == 0 {
+		return nil
+	}
+	key, text := at.bytes(), affinityOf(p, to)
+	if text == "" {
+		text = strconv.Itoa(len(to))
+	}
+	all := []element{{insiders, key, f.insideChain(at)}, {insideChains, key, text}}
+	for slot, endpoint := range to {
+		all = append(all, element{endpoints, key + numberOf(uint32(insideSlots+slot)), endpoint})
+	}
+	slices.SortFunc(all, element.compare)
+	return all
 }
 
 // own returns the elements of a port for the node's own programs, except the elements of its n endpoints.
@@ -287,7 +322,9 @@ func (t *table) changesOf(have, want []element) (all []change) {
 
 // weight returns how much of a transaction a change needs: 1 for an element, and 1 for two rules, which an endpoint has in the chain of
 // a port with affinity.
-func (c change) weight() int { return 1 + strings.Count(c.value, " ")*number(c.set == clientChains) }
+func (c change) weight() int {
+	return 1 + strings.Count(c.value, " ")*number(c.set == clientChains || c.set == insideChains)
+}
 
 // batches divides the changes of groups into transactions of at most the weight most. All changes of a group are in one
 // transaction, also if they weigh more.
@@ -322,6 +359,7 @@ func (f *family) sets() []*nftables.Set {
 		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: here, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: elsewhere, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
+		{Table: table, Name: insiders, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: endpoints, IsMap: true, KeyType: with(number), DataType: to},
 		{Table: table, Name: clients, KeyType: client, Dynamic: true, HasTimeout: true, Size: maxClients},
 		{Table: table, Name: edged, KeyType: port},

@@ -26,6 +26,10 @@ func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Add
 		if rng.IntN(5) > 0 {
 			ports = append(ports, p)
 		}
+		if rng.IntN(3) == 0 {
+			p.Inside, p.Endpoints = true, append(slices.Clone(p.Endpoints[:len(p.Endpoints)/2]), netip.MustParseAddrPort("10.42.9.9:8080"))
+			ports = append(ports, p)
+		}
 	}
 	for n := range uint16(100) {
 		at = append(at, HostPort{netip.IPv4Unspecified(), "udp", 8000 + n, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80)})

@@ -102,6 +102,11 @@ func addressIn(text string) netip.AddrPort {
 // numberOf returns a number in the form of nftables: in the order of the processor.
 func numberOf(n uint32) string { return string(binary.NativeEndian.AppendUint32(nil, n)) }
 
+// slotOf returns the number at the end of the key of an endpoint.
+func (f *family) slotOf(key string) uint32 {
+	return binary.NativeEndian.Uint32([]byte(key[len(key)-4:]))
+}
+
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
 // keyOf returns the key of a port at an address.

@@ -30,7 +30,7 @@ func (t *table) noteChanged() {
 	}
 	for g, had := range t.former {
 		if want := t.want[g]; g.isPort() && g.at.protocol == unix.IPPROTO_UDP && !slices.Equal(had, want) {
-			t.unforgotten[g.at] = t.unforgotten[g.at] || g.set == hosts || leads(had) || leads(want)
+			t.unforgotten[g.at] = t.unforgotten[g.at] || g.set != services || leads(had) || leads(want)
 		}
 	}
 }
@@ -196,7 +196,23 @@ func (t *table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
 	if !t.has(at, programs) && !t.changed(at, programs) && own.has(f.Forward.DstIP) {
 		at.address = t.family.every
 	}
-	return t.concerns(at, programs, address, to) && (!t.leads(at, netip.AddrPortFrom(to, f.Reverse.SrcPort), t.toService(at, f.Forward.SrcIP, own)) || t.refuses(at, f.Forward.SrcIP))
+	endpoint := netip.AddrPortFrom(to, f.Reverse.SrcPort)
+	leads := t.leads(at, endpoint, t.toService(at, f.Forward.SrcIP, own))
+	if led := t.of(insiders, at); led != nil && t.isInside(f.Forward.SrcIP, own) {
+		leads = leadsTo(led, endpoint)
+	}
+	return t.concerns(at, programs, address, to) && (!leads || t.refuses(at, f.Forward.SrcIP))
+}
+
+// isInside reports whether a client is led by insiders: a program of the node, or a pod.
+func (t *table) isInside(client net.IP, own addresses) bool {
+	from, _ := netip.AddrFromSlice(client)
+	return t.balances && (own.has(client) || slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) }))
+}
+
+// leadsTo reports whether elements lead to an endpoint.
+func leadsTo(elements []element, to netip.AddrPort) bool {
+	return slices.ContainsFunc(elements, func(e element) bool { return e.set == endpoints && e.value == addressOf(to) })
 }
 
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of

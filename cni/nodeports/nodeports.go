@@ -41,7 +41,10 @@ type Port struct {
 	// Own: the node leads only its own programs. Address is the cluster address if the port is local. Otherwise it is the
 	// address of a node, and Endpoints are those that programs reach by it; while nobody keeps them current, the port leads
 	// nowhere.
-	Own      bool
+	Own bool
+	// Inside: the node leads only clients inside the cluster: packets of pods that come in by Config.Link and Config.EgressLinks, and its own
+	// programs. They reach Endpoints, on any node, not the endpoints of the Port without Inside. It has an effect only if Place.Balances.
+	Inside   bool
 	Protocol string // "tcp", "udp", "sctp"
 	Number   uint16
 	Service  netip.AddrPort // the cluster address of the service
@@ -64,6 +67,8 @@ func (p Port) String() string {
 	switch {
 	case p.Own:
 		return fmt.Sprintf("%s port %d of %s for the node's programs", p.Protocol, p.Number, p.Address)
+	case p.Inside:
+		return fmt.Sprintf("%s port %d of %s for clients inside the cluster", p.Protocol, p.Number, p.Address)
 	case p.Address == netip.IPv6Unspecified():
 		return fmt.Sprintf("IPv6 node port %s %d", p.Protocol, p.Number)
 	case p.Address.IsUnspecified():
@@ -203,7 +208,7 @@ func (t *Table) of(a netip.Addr) *table {
 	return nil
 }
 
-// Put adds or changes a port of a service. Its address, protocol and number identify it. Sync writes it. An invalid
+// Put adds or changes a port of a service. Its address, protocol, number and Inside identify it. Sync writes it. An invalid
 // port or endpoint is an error of Sync.
 func (t *Table) Put(p Port) {
 	delete(t.invalid, p.String())
@@ -216,14 +221,22 @@ func (t *Table) Put(p Port) {
 	if err != nil {
 		t.invalid[p.String()] = err
 	}
+	if p.Inside {
+		one.set(group{insiders, at}, elements)
+		return
+	}
 	one.putService(at, elements)
 }
 
-// Remove removes the port of a service that has the address, the protocol and the number of a Port. A port that is Own
+// Remove removes the port of a service that has the address, the protocol, the number and Inside of a Port. A port that is Own
 // and one that is not replace each other, and neither removes the other.
 func (t *Table) Remove(p Port) {
 	delete(t.invalid, p.String())
-	if one, at := t.key(p); one != nil && p.Own != leads(one.want[group{services, at}]) {
+	switch one, at := t.key(p); {
+	case one == nil:
+	case p.Inside:
+		one.set(group{insiders, at}, nil)
+	case p.Own != leads(one.want[group{services, at}]):
 		one.putService(at, nil)
 	}
 }
@@ -243,17 +256,23 @@ func (t *Table) key(p Port) (*table, portKey) {
 
 // Replace replaces all ports of services. The work of the next Sync depends on those that differ.
 func (t *Table) Replace(ports []Port) {
-	stay := map[portKey]bool{}
+	stay := map[group]bool{}
 	for _, p := range ports {
-		if one, at := t.key(p); one != nil {
-			stay[at] = true
+		if one, at := t.key(p); one != nil && p.Inside {
+			stay[group{insiders, at}] = true
+		} else if one != nil {
+			stay[group{services, at}] = true
 		}
 	}
 	clear(t.invalid)
 	for _, one := range t.tables {
 		for g := range one.want {
-			if g.set == services && !stay[g.at] {
+			switch {
+			case stay[g]:
+			case g.set == services:
 				one.putService(g.at, nil)
+			case g.set == insiders:
+				one.set(g, nil)
 			}
 		}
 	}

@@ -108,6 +108,25 @@ func TestUDPOfPod(t *testing.T) {
 	}
 }
 
+// TestExternalOfPod: a pod is led by an external address too, as long as that is a port. A client that keeps sending UDP follows, also if the rules are
+// created again without it.
+func TestExternalOfPod(t *testing.T) {
+	w := newPodWorld(t)
+	w.withExternal()
+	w.run(w.node, "ip addr add "+external+"/32 dev lo")
+	w.serveIn(w.node, external+":80")
+	w.create(at(external, direct("udp", 80, pod1)), inPods("tcp", pod1))
+	going, err := w.dial(w.outside, client, "udp", external+":80")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, going.Close()) }()
+	for _, want := range []string{pod1 + ":8080 ", external + ":80 "} {
+		got, err := answer(going, patience)
+		require.NoError(t, err)
+		require.Equal(t, want+client, got)
+		w.create(inPods("tcp", pod1))
+	}
+}
+
 // TestOpenConnectionsOfPod: a connection of TCP continues when the rules are created and changed, whether the pod or the node leads it.
 func TestOpenConnectionsOfPod(t *testing.T) {
 	w := newPodWorld(t)

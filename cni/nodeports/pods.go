@@ -18,13 +18,13 @@ import (
 // MaxInPods is how many endpoints the ports of PodPorts have together. The kernel has a copy for each pod.
 const MaxInPods = 2000
 
-// PodPorts are the cluster addresses to which programs of pods are led, in the network namespaces of the pods. They are the same in all
+// PodPorts are the cluster addresses and external addresses to which programs of pods are led, in the network namespaces of the pods. They are the same in all
 // pods, and of IPv4. The content of a namespace is never read, because programs of its pod can fill it. The methods that change ports must not be
 // called at the same time as others; Create, Change and Remove may be called concurrently.
 type PodPorts struct {
-	table    *table
-	services []netip.Prefix // the addresses of services
-	count    int            // of endpoints
+	table  *table
+	inside []netip.Prefix // the addresses of services and pods
+	count  int            // of endpoints
 }
 
 // NewPodPorts returns PodPorts without ports.
@@ -33,11 +33,11 @@ func NewPodPorts() *PodPorts { return &PodPorts{table: newTable(Config{}, &ipv4)
 // PodChanges are changed ports. They stay valid when the ports change again.
 type PodChanges struct {
 	groups [][]change
-	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports. services has the
-	// addresses of services then.
-	udp      map[netip.AddrPort][]netip.AddrPort
-	all      bool
-	services []netip.Prefix
+	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports. inside has the
+	// addresses of services and pods then.
+	udp    map[netip.AddrPort][]netip.AddrPort
+	all    bool
+	inside []netip.Prefix
 }
 
 // Put adds or changes a port. Own and Local do not count. It returns false, and leaves the port out until the next Put or Replace, if the port is
@@ -62,9 +62,9 @@ func (p *PodPorts) Remove(port Port) {
 	}
 }
 
-// Replace replaces all ports. services has the addresses of services.
-func (p *PodPorts) Replace(ports []Port, services []netip.Prefix) {
-	p.services = services
+// Replace replaces all ports. inside has the addresses of services and pods.
+func (p *PodPorts) Replace(ports []Port, inside []netip.Prefix) {
+	p.inside = inside
 	stay := map[portKey]bool{}
 	for _, port := range ports {
 		if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
@@ -94,7 +94,7 @@ func (p *PodPorts) Take() PodChanges {
 
 // All returns all ports.
 func (p *PodPorts) All() PodChanges {
-	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true, services: p.services}
+	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true, inside: p.inside}
 	for _, g := range slices.SortedFunc(maps.Keys(p.table.want), group.compare) {
 		c.groups = append(c.groups, p.table.changesOf(nil, p.table.want[g]))
 		p.noteUDP(c, g.at)
@@ -161,9 +161,9 @@ func (p *PodPorts) Change(ns netns.NsHandle, changes PodChanges) error {
 	return p.write(c, ns, changes)
 }
 
-// RemoveAll removes all ports from a network namespace. services has the addresses of services.
-func (p *PodPorts) RemoveAll(ns netns.NsHandle, services []netip.Prefix) error {
-	return p.Create(ns, PodChanges{all: true, services: services})
+// RemoveAll removes all ports from a network namespace. inside has the addresses of services and pods.
+func (p *PodPorts) RemoveAll(ns netns.NsHandle, inside []netip.Prefix) error {
+	return p.Create(ns, PodChanges{all: true, inside: inside})
 }
 
 func (p *PodPorts) write(c *nftables.Conn, ns netns.NsHandle, changes PodChanges) error {
@@ -226,7 +226,7 @@ func firstOfTCP() []expr.Any {
 const forgottenAtOnce = 1000
 
 // forgetOfPod deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
-// connections to other ports of services.
+// connections to other addresses of services, and those that lead to pods.
 func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
 	tuples := []tuple{{protocol: unix.IPPROTO_UDP}}
 	if !changes.all && len(changes.udp) <= maxTuples {
@@ -254,7 +254,7 @@ func (c PodChanges) isStale(f *netlink.ConntrackFlow) bool {
 	endpoints, counts := c.udp[at]
 	switch {
 	case !counts:
-		return at != by && slices.ContainsFunc(c.services, func(p netip.Prefix) bool { return p.Contains(at.Addr()) })
+		return at != by && slices.ContainsFunc(c.inside, func(p netip.Prefix) bool { return p.Contains(at.Addr()) || p.Contains(by.Addr()) })
 	case at == by:
 		return len(endpoints) > 0
 	}

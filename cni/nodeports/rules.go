@@ -59,7 +59,8 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 //
 // any-of-n    destination NAT to a random one of n endpoints of a port at one address. node-any-of-n does the same for
 //
-//	ports at every address of the node. Ports with affinity have chains of their own; see clientRules.
+//	ports at every address of the node. Ports with affinity have chains of their own; see clientRules. So have
+//	those that lead clients inside the cluster elsewhere.
 //
 // arriving    sends packets to an external address through on-address, and those to an address of the node
 //
@@ -197,14 +198,31 @@ func (t *table) balanceAll(all []chain) []chain {
 		c := &all[i]
 		switch c.Name {
 		case onAddress:
-			c.rules = append([]rule{restricted}, f.leadAlways(f.asked())...)
+			c.rules = slices.Concat([]rule{restricted}, t.leadPods(f.asked()), f.leadAlways(f.asked()))
 		case onNode:
-			c.rules = f.leadAlways(f.askedOfNode())
+			c.rules = slices.Concat(t.leadPods(f.askedOfNode()), f.leadAlways(f.askedOfNode()))
 		case own:
-			c.rules = slices.Concat([]rule{restricted}, f.leadAlways(f.asked()), []rule{{"to the node", toOwn}})
+			c.rules = slices.Concat(
+				[]rule{restricted, {"at the address of the node, to endpoints and nodes that have some", f.toChain(elsewhere)}, f.leadInside(f.asked())},
+				f.leadAlways(f.asked()), []rule{{"to the node", toOwn}},
+			)
 		}
 	}
-	return append(all, chain{f.chain(ownOnNode), f.leadAlways(f.askedOfNode())})
+	return append(all, chain{f.chain(ownOnNode), append([]rule{f.leadInside(f.askedOfNode())}, f.leadAlways(f.askedOfNode())...)})
+}
+
+// leadInside returns the rule that leads clients inside the cluster of a port, whose key at loads, if they reach other endpoints.
+func (f *family) leadInside(at []expr.Any) rule {
+	return rule{"inside the cluster, to endpoints on any node", slices.Concat(at, verdictOf(insiders))}
+}
+
+// leadPods returns the rules of leadInside for packets of pods.
+func (t *table) leadPods(at []expr.Any) (all []rule) {
+	inside := t.family.leadInside(at)
+	for _, link := range slices.Compact([]string{t.cfg.Link, t.egressLinks()}) {
+		all = append(all, rule{"from " + link + " " + inside.text, slices.Concat(from(link), inside.exprs)})
+	}
+	return all
 }
 
 // leadAlways returns the rules of lead that do not depend on whether the endpoints are current.
