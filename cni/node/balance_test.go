@@ -120,3 +120,39 @@ func TestOwnPorts(t *testing.T) {
 		require.Empty(t, balancing.exposedPorts(e, balancingPlace()), "all clients are led by other ports")
 	}
 }
+
+// TestInsidePorts: a port for clients inside the cluster is one with all endpoints. A node port is also one at the address of the node, for its
+// programs, that leads to endpoints on the node and to the node ports of the other nodes. It counts only if the node balances.
+func TestInsidePorts(t *testing.T) {
+	n := New(Config{Registry: prometheus.NewRegistry(), OpenDaylight: true})
+	to := netip.MustParseAddrPort
+	here, there := place().Node, netip.MustParseAddr("192.168.33.12")
+	e := &uplink.ExposedPort{
+		Inside: true, Protocol: "tcp", Port: 30080, Address: netip.MustParseAddr("10.96.0.10"), ServicePort: 80, Affinity: 120,
+		Endpoints: []uplink.Endpoint{
+			{IP: netip.MustParseAddr("10.42.0.2"), Port: 8080, Node: here}, {IP: netip.MustParseAddr("10.42.1.2"), Port: 8080, Node: there},
+			{IP: netip.MustParseAddr("10.42.1.3"), Port: 8080, Node: there}, {IP: netip.MustParseAddr("10.42.2.2"), Port: 8080, Node: netip.MustParseAddr("2001:db8::3")},
+		},
+	}
+	inside := nodeports.Port{
+		Inside: true, Address: netip.IPv4Unspecified(), Protocol: "tcp", Number: 30080, Service: to("10.96.0.10:80"), Affinity: 2 * time.Minute,
+		Endpoints: []netip.AddrPort{to("10.42.0.2:8080"), to("10.42.1.2:8080"), to("10.42.1.3:8080"), to("10.42.2.2:8080")},
+	}
+	own := inside
+	own.Inside, own.Own, own.Address = false, true, here
+	own.Endpoints = []netip.AddrPort{to("10.42.0.2:8080"), to("192.168.33.12:30080"), to("192.168.33.12:30080"), to("10.42.2.2:8080")}
+	require.Equal(t, []nodeports.Port{inside, own}, n.exposedPorts(e, balancingPlace()))
+	n.put(e, balancingPlace())
+	require.Len(t, n.own[e.Key()], 2)
+	n.remove(&uplink.ExposedPort{Inside: true, Protocol: "tcp", Port: 30080}, balancingPlace())
+	require.Empty(t, n.own)
+
+	external := *e
+	external.External = netip.MustParseAddr("192.0.2.10")
+	inside.Address = external.External
+	require.Equal(t, []nodeports.Port{inside}, n.exposedPorts(&external, balancingPlace()))
+	require.Empty(t, New(Config{Registry: prometheus.NewRegistry()}).exposedPorts(e, place()), "the network balances")
+	far := balancingPlace()
+	far.Node = netip.MustParseAddr("2001:db8::1")
+	require.Len(t, n.exposedPorts(e, far), 1, "pods and programs ask its IPv4 addresses")
+}

@@ -109,7 +109,7 @@ type Node struct {
 	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
-	// own are the ports for the node's own programs, by what they were made from.
+	// own are the ports for the node's own programs and for clients inside the cluster, by what they were made from.
 	own map[string][]nodeports.Port
 	// odl has the ports of the node that wait for OpenDaylight.
 	odl         *odlports.Ports
@@ -331,7 +331,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	switch {
 	case !n.leads(place):
 		n.ports.Replace(nil)
-		n.pods.Replace(nil, place.Services)
+		n.pods.Replace(nil, slices.Concat(place.Services, place.Pods))
 		clear(n.own)
 	case c.All:
 		clear(n.own)
@@ -344,7 +344,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 			}
 		}
 		n.ports.Replace(all)
-		n.pods.Replace(ofPods, place.Services)
+		n.pods.Replace(ofPods, slices.Concat(place.Services, place.Pods))
 	default:
 		for _, e := range c.Gone {
 			n.remove(e, place)

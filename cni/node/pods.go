@@ -34,12 +34,12 @@ func (n *Node) followPods(asks context.Context, place *uplink.Place) {
 		n.pods.Follow(podsOf(ports))
 		return
 	}
-	var services []netip.Prefix
+	var inside []netip.Prefix
 	if place != nil {
-		services = place.Services
+		inside = slices.Concat(place.Services, place.Pods)
 	}
 	go func() {
-		if err := n.pods.RemoveFrom(podsOf(ports), services); err != nil {
+		if err := n.pods.RemoveFrom(podsOf(ports), inside); err != nil {
 			n.log.Warn("some pods keep rules that lead them to services; create them again", "err", err)
 		}
 	}()
@@ -68,19 +68,25 @@ func podsOf(ports []ovs.Port) (all []string) {
 }
 
 // podPort returns the port by which programs of pods reach one that the bridge reports. leads is false if the node must lead them there: only
-// cluster addresses that all pods may use are known in pods, and only if all endpoints are pods.
+// addresses that all pods may use are known in pods, and only if all endpoints are pods.
 func (n *Node) podPort(e *uplink.ExposedPort, place *uplink.Place) (p nodeports.Port, leads bool) {
 	p = n.exposedPort(e, place)
 	isPod := func(a netip.AddrPort) bool { return a.Addr().Is4() && inside(place, a.Addr()) }
-	leads = n.balances(place) && !e.Own && e.External == e.Address && routes(place, e) && !e.Restricted &&
+	leads = n.balances(place) && ofPods(e) && routes(place, e) && !e.Restricted &&
 		!slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !isPod(a) })
 	return p, leads
+}
+
+// ofPods reports whether a port that the bridge reports can be known in pods: one of a cluster address, or one of an external address with the
+// policy Local, whose endpoints on all nodes have a record for clients inside the cluster.
+func ofPods(e *uplink.ExposedPort) bool {
+	return e.External.Is4() && !e.Own && e.Inside == (e.External != e.Address)
 }
 
 // putPodPort makes pods follow a port that the bridge reports.
 func (n *Node) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
 	switch p, leads := n.podPort(e, place); {
-	case e.Own:
+	case !ofPods(e):
 	case leads:
 		n.pods.Put(p)
 	default:
@@ -90,7 +96,5 @@ func (n *Node) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
 
 // removePodPort makes pods follow the removal of a port.
 func (n *Node) removePodPort(e *uplink.ExposedPort, place *uplink.Place) {
-	if !e.Own {
-		n.pods.Remove(n.exposedPort(e, place))
-	}
+	n.pods.Remove(n.exposedPort(e, place))
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
-// TestPortsOfPods: pods are led to cluster addresses whose endpoints are all pods. The node leads to everything else.
+// TestPortsOfPods: pods are led to cluster addresses whose endpoints are all pods, and to external addresses with the policy Local, by the ports
+// for clients inside the cluster. The node leads to everything else.
 func TestPortsOfPods(t *testing.T) {
 	n := New(Config{Registry: prometheus.NewRegistry(), OpenDaylight: true})
 	at := netip.MustParseAddr("10.96.0.10")
@@ -40,8 +41,15 @@ func TestPortsOfPods(t *testing.T) {
 		_, leads = n.podPort(e, place())
 		require.False(t, leads, "the network balances")
 	}
+	external := cluster(func(e *uplink.ExposedPort) { e.External, e.Inside = netip.MustParseAddr("192.0.2.10"), true })
+	p, leads := n.podPort(external, balancingPlace())
+	require.True(t, leads)
+	want.Address = external.External
+	require.Equal(t, want, p)
 	for name, change := range map[string]func(*uplink.ExposedPort){
 		"programs of the node":      func(e *uplink.ExposedPort) { e.Own = true },
+		"a node port inside":        func(e *uplink.ExposedPort) { e.External, e.Inside = netip.Addr{}, true },
+		"only some clients inside":  func(e *uplink.ExposedPort) { e.External, e.Inside, e.Restricted = external.External, true, true },
 		"an endpoint elsewhere":     func(e *uplink.ExposedPort) { e.Endpoints[1].IP = netip.MustParseAddr("192.168.33.11") },
 		"a node port":               func(e *uplink.ExposedPort) { e.External = netip.Addr{} },
 		"an external address":       func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.10") },

@@ -85,7 +85,7 @@ func (n *Node) put(e *uplink.ExposedPort, place *uplink.Place) {
 	before := n.own[e.Key()]
 	now := n.exposedPorts(e, place)
 	for _, p := range before {
-		if !slices.ContainsFunc(now, func(o nodeports.Port) bool { return o.Address == p.Address }) {
+		if !slices.ContainsFunc(now, func(o nodeports.Port) bool { return o.Address == p.Address && o.Inside == p.Inside }) {
 			n.ports.Remove(p)
 		}
 	}
@@ -98,7 +98,7 @@ func (n *Node) put(e *uplink.ExposedPort, place *uplink.Place) {
 // remove removes a port that the bridge reports no more.
 func (n *Node) remove(e *uplink.ExposedPort, place *uplink.Place) {
 	n.removePodPort(e, place)
-	if !e.Own {
+	if !e.Own && !e.Inside {
 		n.ports.Remove(n.exposedPort(e, place))
 		return
 	}
@@ -109,20 +109,24 @@ func (n *Node) remove(e *uplink.ExposedPort, place *uplink.Place) {
 }
 
 // exposedPorts returns the ports to which a node leads because of one that the bridge reports. It notes those for the
-// node's own programs.
+// node's own programs, and those for clients inside the cluster.
 func (n *Node) exposedPorts(e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
 	if routes(place, e) {
 		all = append(all, n.exposedPort(e, place))
 	}
-	if e.Own {
+	switch {
+	case e.Own:
 		all = n.ownPorts(all, e, place)
-		n.own[e.Key()] = all
+	case e.Inside:
+		all = n.insidePorts(all, e, place)
+	default:
+		return all
 	}
+	n.own[e.Key()] = all
 	return all
 }
 
-// ownPorts returns the ports for the node's own programs that one from the bridge becomes. If nodes balance, these lead all
-// clients to cluster addresses, and an answer to the address of a node does not reach it.
+// ownPorts returns the ports for the node's own programs that one from the bridge becomes. If nodes balance, others lead them.
 func (n *Node) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
 	if n.balances(place) {
 		return nil
@@ -136,6 +140,31 @@ func (n *Node) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplin
 		for p.Address, p.Endpoints = range atNodes(p.Endpoints, e, place.Node) {
 			all = append(all, p)
 		}
+	}
+	return all
+}
+
+// insidePorts returns the ports for clients inside the cluster that one from the bridge becomes, if nodes balance.
+//
+// A program that asks the first internal address of its node is led to the node port of the node that has the endpoint, and the endpoint sees
+// this address. A pod on another node would not answer it by the network of the pods, which does not route it.
+func (n *Node) insidePorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+	if !n.balances(place) {
+		return nil
+	}
+	for _, p := range of {
+		p.Inside = true
+		all = append(all, p)
+		if !p.Address.IsUnspecified() || p.Address.Is4() != place.Node.Is4() {
+			continue
+		}
+		p.Inside, p.Own, p.Address, p.Endpoints = false, true, place.Node, slices.Clone(p.Endpoints)
+		for i, to := range e.Endpoints {
+			if to.Node != place.Node && to.Node.Is4() == place.Node.Is4() {
+				p.Endpoints[i] = netip.AddrPortFrom(to.Node, p.Number)
+			}
+		}
+		all = append(all, p)
 	}
 	return all
 }

@@ -72,11 +72,11 @@ func New(node netns.NsHandle, log *slog.Logger) *Pods {
 // Close ends the work, and leaves everything in place. It does not wait for writes that the kernel has begun.
 func (p *Pods) Close() { p.end() }
 
-// Replace replaces all ports. services has the addresses of services. From then on they are known. Sync makes pods follow.
-func (p *Pods) Replace(ports []nodeports.Port, services []netip.Prefix) {
+// Replace replaces all ports. inside has the addresses of services and pods. From then on they are known. Sync makes pods follow.
+func (p *Pods) Replace(ports []nodeports.Port, inside []netip.Prefix) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ports.Replace(ports, services)
+	p.ports.Replace(ports, inside)
 	p.known = true
 }
 
@@ -254,11 +254,11 @@ func (p *Pods) note(path string, one *pod, err error) {
 	one.failure = text
 }
 
-// RemoveFrom removes the ports from pods that are led no more. services has the addresses of services.
-func (p *Pods) RemoveFrom(paths []string, services []netip.Prefix) (err error) {
+// RemoveFrom removes the ports from pods that are led no more. inside has the addresses of services and pods.
+func (p *Pods) RemoveFrom(paths []string, inside []netip.Prefix) (err error) {
 	for _, path := range paths {
 		if is := inodeOf(path); is != (inode{}) {
-			err = errors.Join(err, p.inside(path, is, func(ns netns.NsHandle) error { return p.ports.RemoveAll(ns, services) }))
+			err = errors.Join(err, p.inside(path, is, func(ns netns.NsHandle) error { return p.ports.RemoveAll(ns, inside) }))
 		}
 	}
 	return err
