@@ -47,7 +47,8 @@ const (
 	// nodes balance. Each is up to three elements. Further ports are led by the node that is asked.
 	MaxSharedEndpoints = 3_000
 	// MaxAffinityRules is the maximum number of rules by which nodes keep the endpoints of clients, for the ports of a namespace with
-	// affinity: two for each endpoint, and one for each port, at each address. Every node has them. Further ports have no affinity.
+	// affinity: two for each endpoint, and one for each port, at each address. If nodes balance, a port with the policy Local counts twice at an
+	// external address, and three times at the addresses of nodes. Every node has the rules. Further ports have no affinity.
 	MaxAffinityRules = 5_000
 	// MaxInternalPorts is the maximum number of ports of cluster addresses, of the services of a namespace, for which nodes lead
 	// their own programs only to endpoints on the node. Every node has each of them.

@@ -336,6 +336,7 @@ func (n *Node) feed(place *uplink.Place) (nodes []netip.Addr, known bool) {
 	case c.All:
 		clear(n.own)
 		all := make([]nodeports.Port, 0, len(c.Put))
+		slices.SortFunc(c.Put, byNeedOfPods)
 		var ofPods []nodeports.Port
 		for _, e := range c.Put {
 			all = append(all, n.exposedPorts(e, place)...)

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -83,6 +84,17 @@ func ofPods(e *uplink.ExposedPort) bool {
 	return e.External.Is4() && !e.Own && e.Inside == (e.External != e.Address)
 }
 
+// byNeedOfPods sorts those ports first without which policies do not see the pods of a service: pods follow as many as they have room for.
+func byNeedOfPods(a, b *uplink.ExposedPort) int {
+	if a.Inside != b.Inside {
+		if a.Inside {
+			return 1
+		}
+		return -1
+	}
+	return cmp.Compare(a.Key(), b.Key())
+}
+
 // putPodPort makes pods follow a port that the bridge reports.
 func (n *Node) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
 	switch p, leads := n.podPort(e, place); {
@@ -96,5 +108,7 @@ func (n *Node) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
 
 // removePodPort makes pods follow the removal of a port.
 func (n *Node) removePodPort(e *uplink.ExposedPort, place *uplink.Place) {
-	n.pods.Remove(n.exposedPort(e, place))
+	if !e.Own { // it can have the address of a port that pods follow
+		n.pods.Remove(n.exposedPort(e, place))
+	}
 }

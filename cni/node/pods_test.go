@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -59,6 +60,17 @@ func TestPortsOfPods(t *testing.T) {
 		_, leads := n.podPort(cluster(change), balancingPlace())
 		require.False(t, leads, name)
 	}
+}
+
+// TestOrderOfPorts: cluster addresses come before external ones, for which pods can have no room.
+func TestOrderOfPorts(t *testing.T) {
+	at, external := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("10.0.0.1")
+	first := &uplink.ExposedPort{External: at, Protocol: "tcp", Port: 80}
+	second := &uplink.ExposedPort{External: at, Protocol: "udp", Port: 53}
+	last := &uplink.ExposedPort{External: external, Protocol: "tcp", Port: 80, Inside: true}
+	all := []*uplink.ExposedPort{last, second, first}
+	slices.SortFunc(all, byNeedOfPods)
+	require.Equal(t, []*uplink.ExposedPort{first, second, last}, all)
 }
 
 // TestPodsOf: a pod has a network namespace and an IPv4 address.

@@ -40,7 +40,7 @@ type Port struct {
 	Address netip.Addr
 	// Own: the node leads only its own programs. Address is the cluster address if the port is local. Otherwise it is the
 	// address of a node, and Endpoints are those that programs reach by it; while nobody keeps them current, the port leads
-	// nowhere.
+	// nowhere, unless Place.Balances.
 	Own bool
 	// Inside: the node leads only clients inside the cluster: packets of pods that come in by Config.Link and Config.EgressLinks, and its own
 	// programs. They reach Endpoints, on any node, not the endpoints of the Port without Inside. It has an effect only if Place.Balances.
@@ -395,7 +395,7 @@ func (t *Table) open() (*nftables.Conn, error) {
 // refreshEvery is how much longer a Refresh must last than the one before to be written.
 const refreshEvery = 5 * time.Second
 
-// Refresh says until when the endpoints of ports that are not local are current. From then on, clients of these ports
+// Refresh says until when the endpoints of ports that are not local are current. From then on, unless Place.Balances, clients of these ports
 // are led to the cluster address, and programs of the node to the address that they ask: an endpoint on another node can have ended, and its address can belong to
 // another pod. The kernel keeps the time, so nothing depends on the process. A new table is not fresh.
 func (t *Table) Refresh(until time.Time) error {
