@@ -157,7 +157,7 @@ func (c *cluster) sync(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, settleLimit)
 	defer cancel()
 	if c.hosts > 0 {
-		return c.lab.Sync(ctx)
+		return ovnhost.Poll(ctx, c.lab.Sync) // one command has a minute
 	}
 	_, err := c.lab.NBCtl(ctx, "--wait=sb", "sync")
 	return err
