@@ -84,7 +84,7 @@ func ofPods(e *uplink.ExposedPort) bool {
 	return e.External.Is4() && !e.Own && e.Inside == (e.External != e.Address)
 }
 
-// byNeedOfPods sorts those ports first without which policies do not see the pods of a service: pods follow as many as they have room for.
+// byNeedOfPods sorts those ports first without which policies do not see the pods of a service: the rules of pods have a limit.
 func byNeedOfPods(a, b *uplink.ExposedPort) int {
 	if a.Inside != b.Inside {
 		if a.Inside {

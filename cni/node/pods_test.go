@@ -62,7 +62,7 @@ func TestPortsOfPods(t *testing.T) {
 	}
 }
 
-// TestOrderOfPorts: cluster addresses come before external ones, for which pods can have no room.
+// TestOrderOfPorts: cluster addresses come before external ones, which can be too many for the rules of pods.
 func TestOrderOfPorts(t *testing.T) {
 	at, external := netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("10.0.0.1")
 	first := &uplink.ExposedPort{External: at, Protocol: "tcp", Port: 80}
