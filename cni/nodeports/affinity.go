@@ -131,11 +131,11 @@ func (f *family) rulesIn(e element) []rule {
 	return f.clientRules(at, parseAffinity(e.value), insideSlots)
 }
 
-// putClientChains adds to a transaction the wanted chains of ports in a batch, which elements may name then.
+// putClientChains adds to a transaction the wanted chains of ports of a table in a batch, which elements may name then.
 func (t *table) putClientChains(c *nftables.Conn, batch []change) {
-	for _, e := range batch {
-		if name := t.family.chainIn(e.element); name != "" && e.of == t && e.wanted {
-			is := t.family.chain(name)
+	for _, e := range t.chainsIn(batch) {
+		if e.wanted {
+			is := t.family.chain(t.family.chainIn(e.element))
 			c.AddChain(is)
 			c.FlushChain(is)
 			addRules(c, []chain{{is, t.family.rulesIn(e.element)}})
@@ -145,11 +145,16 @@ func (t *table) putClientChains(c *nftables.Conn, batch []change) {
 
 // removeClientChains adds to a transaction the removal of the other ones, which no element names any more.
 func (t *table) removeClientChains(c *nftables.Conn, batch []change) {
-	for _, e := range batch {
-		if name := t.family.chainIn(e.element); name != "" && e.of == t && !e.wanted {
-			c.DelChain(t.family.chain(name))
+	for _, e := range t.chainsIn(batch) {
+		if !e.wanted {
+			c.DelChain(t.family.chain(t.family.chainIn(e.element)))
 		}
 	}
+}
+
+// chainsIn returns the changes of chains of this table in a batch, which can be for several tables.
+func (t *table) chainsIn(batch []change) []change {
+	return slices.DeleteFunc(slices.Clone(batch), func(e change) bool { return e.of != t || t.family.chainIn(e.element) == "" })
 }
 
 // readClientChain returns the element of the chain of a port that has rules of these texts; false if it is another

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -67,6 +68,24 @@ func TestBothFamilies(t *testing.T) {
 	require.Equal(t, "table ip "+nodeports.TableName+"\n", w.run(w.node, "nft list tables"))
 	require.Equal(t, 6, w.table.Services())
 	w.syncAll(false, place, ports)
+}
+
+// Chains of ports come and go in the tables of both families, in one transaction.
+func TestChainsOfBothFamilies(t *testing.T) {
+	w := newWorld(t)
+	place, port := dualPlace(place), direct("tcp", 30080, "10.42.1.1", "10.42.1.2")
+	for _, affinity := range []time.Duration{0, time.Hour, 0} {
+		port.Affinity = affinity
+		before := w.generation()
+		w.syncAll(true, place, serving{Services: dual(port)})
+		if affinity > 0 {
+			require.Equal(t, before+1, w.generation())
+		}
+		for _, family := range []string{"ip ", "ip6 "} {
+			has := strings.Contains(w.run(w.node, "nft list table "+family+nodeports.TableName), "chain client-tcp-30080 ")
+			require.Equal(t, affinity > 0, has, family)
+		}
+	}
 }
 
 // A table of one family that cannot be written does not keep the other from being written.
