@@ -129,7 +129,7 @@ func (w *world) testAgain() {
 // that start again do not change the pods' ports on the switches.
 func (w *world) testAgentRestarts() {
 	before := w.switches()
-	ways := []ovnhost.Way{w.way(0, 2), w.way(4, 0), w.way(1, 0)}
+	ways := []ovnhost.Way{w.way(0, 2), w.way(4, 0), w.way(0, 1)}
 	said, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, mtu, ways, func() {
 		for _, agent := range w.lab.Agents {
 			require.NoError(w.t, agent.Kill())
