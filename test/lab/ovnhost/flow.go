@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A flow sends a packet each flowInterval. Of flowRound packets, one is as large as the MTU, and one begins a connection of its own. The
+// A flow sends a packet each flowInterval. One of flowRound packets is as large as the MTU, and another one begins a connection. The
 // others are small, so that the buffers of a switch that waits for a processor have room for more of them.
 const (
 	flowInterval = 20 * time.Millisecond

@@ -43,7 +43,7 @@ func ChangedSchema(t testing.TB, change func(tables map[string]any)) string {
 	return path
 }
 
-// ColumnsOf returns the columns of a table of a schema; it panics if there is no such table.
+// ColumnsOf returns the columns of a table of a schema. It panics without such a table.
 func ColumnsOf(tables map[string]any, table string) map[string]any {
 	return tables[table].(map[string]any)["columns"].(map[string]any)
 }
