@@ -103,8 +103,8 @@ func cleanup(dir string) error {
 // ensures that the PID is not reused between check and signal.
 func (p process) kill() error {
 	fd, err := unix.PidfdOpen(p.Pid, 0)
-	if errors.Is(err, unix.ESRCH) {
-		return nil
+	if errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EINVAL) {
+		return nil // the PID is free, or a thread of another process has it: ENOENT, and EINVAL before Linux 6.15
 	}
 	if err != nil {
 		return fmt.Errorf("kill process %d: %w", p.Pid, err)

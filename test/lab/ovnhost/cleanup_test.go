@@ -149,3 +149,18 @@ func TestCleanupAtAnyMoment(t *testing.T) {
 		})
 	}
 }
+
+// TestPIDOfThread cleans up a process whose PID a thread of another process has.
+func TestPIDOfThread(t *testing.T) {
+	threads, err := os.ReadDir("/proc/self/task")
+	require.NoError(t, err)
+	require.Greater(t, len(threads), 1, "the test binary needs a second thread")
+	for _, thread := range threads {
+		id, err := strconv.Atoi(thread.Name())
+		require.NoError(t, err)
+		ended, err := processOf(id)
+		require.NoError(t, err)
+		ended.Start-- // started before the thread: another process
+		require.NoError(t, ended.kill())
+	}
+}
