@@ -5,8 +5,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -38,8 +40,11 @@ func (l *Lab) LongestGap(ctx context.Context, mtu int, ways []Way, do func() err
 	}
 	ctx, cancel := context.WithTimeout(ctx, flowPatience)
 	defer cancel()
+	if err := markFlows(ctx, flows); err != nil {
+		return 0, err
+	}
 	for _, f := range flows {
-		if _, _, err := f.answers(ctx); err != nil {
+		if _, err := f.answers(ctx); err != nil {
 			return 0, err
 		}
 		longest = max(longest, f.longestGap())
@@ -52,11 +57,23 @@ func (l *Lab) startFlows(mtu int, ways []Way) (flows []*flow, err error) {
 	for _, w := range ways {
 		f, err := l.startFlow(w, mtu)
 		if err != nil {
-			return flows, fmt.Errorf("send packets from %s to %s: %w", w.From, w.To, err)
+			return flows, fmt.Errorf("send packets %s: %w", w, err)
 		}
 		flows = append(flows, f)
 	}
 	return flows, nil
+}
+
+// markFlows marks the packets until now, when each flow has sent a packet of each kind, and before anything waits for the answers of one.
+func markFlows(ctx context.Context, flows []*flow) error {
+	return Poll(ctx, func(context.Context) error {
+		for _, f := range flows {
+			if f.marked, _ = f.arrivals(); f.marked < flowRound {
+				return fmt.Errorf("%d packets are sent %s", f.marked, f.Way)
+			}
+		}
+		return nil
+	})
 }
 
 func closeFlows(flows []*flow) (err error) {
@@ -70,11 +87,12 @@ func closeFlows(flows []*flow) (err error) {
 type flow struct {
 	Way
 	sender   net.Conn
-	receiver *net.UDPConn
-	dial     func() (net.Conn, error) // from a port of its own
-	large    int                      // payload
+	receiver io.Closer
+	dial     func(context.Context) (net.Conn, error) // from a port of its own
+	large    int                                     // payload
 	end      context.CancelFunc
 	running  sync.WaitGroup
+	marked   int // packets that answers waits for
 
 	mu       sync.Mutex
 	sent     int
@@ -82,63 +100,90 @@ type flow struct {
 	answered map[int]bool
 	last     time.Time     // of the last answer, or of the begin
 	gap      time.Duration // the longest between two answers
+	serving  net.Conn      // the connection of TCP that the receiver has of sender
+	again    int           // how many packets other connections of TCP have sent again
 	err      error         // the last one of the sender
 }
 
 func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
-	network, headers, level, option := "udp4", 28, syscall.IPPROTO_IP, syscall.IP_MTU_DISCOVER
-	if w.Address.Is6() {
-		network, headers, level, option = "udp6", 48, syscall.IPPROTO_IPV6, syscall.IPV6_MTU_DISCOVER
-	}
-	control := func(_, _ string, c syscall.RawConn) (err error) {
-		return errors.Join(c.Control(func(fd uintptr) {
-			err = errors.Join(
-				syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, flowBuffer),
-				syscall.SetsockoptInt(int(fd), level, option, syscall.IP_PMTUDISC_DO),
-			)
-		}), err)
-	}
 	if w.Port == 0 {
 		w.Port = flowPort
 	}
-	f := &flow{Way: w, large: mtu - headers, answered: map[int]bool{}, last: time.Now()}
-	err := l.In(w.To, func() error {
-		conn, err := (&net.ListenConfig{Control: control}).ListenPacket(context.Background(), network, netip.AddrPortFrom(w.Address, w.Port).String())
-		if err == nil {
-			f.receiver = conn.(*net.UDPConn)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	to := netip.AddrPortFrom(w.Address, w.Port)
-	if w.Service.IsValid() {
-		to = netip.AddrPortFrom(w.Service, w.Port)
-	}
-	f.dial = func() (conn net.Conn, err error) {
+	f := &flow{Way: w, large: mtu - w.headers(), answered: map[int]bool{}, last: time.Now()}
+	ctx, end := context.WithCancel(context.Background())
+	f.end = end
+	f.dial = func(ctx context.Context) (conn net.Conn, err error) {
 		err = l.In(w.From, func() (err error) {
-			conn, err = (&net.Dialer{Control: control}).Dial(network, to.String())
+			conn, err = (&net.Dialer{Control: w.control}).DialContext(ctx, w.network(), w.sentTo().String())
 			return err
 		})
 		return conn, err
 	}
-	if f.sender, err = f.dial(); err != nil {
+	if err := l.In(w.To, func() error { return f.listen(ctx) }); err != nil {
+		end()
+		return nil, err
+	}
+	var err error
+	if f.sender, err = f.dial(ctx); err != nil {
+		end()
 		return nil, errors.Join(err, f.receiver.Close())
 	}
-	ctx, end := context.WithCancel(context.Background())
-	f.end = end
-	f.running.Go(f.answer)
 	f.running.Go(func() { f.receive(f.sender) })
 	f.running.Go(func() { f.send(ctx) })
 	return f, nil
 }
 
-// answer sends packets back.
-func (f *flow) answer() {
+// headers is the number of bytes that a packet has besides its payload.
+func (w Way) headers() int {
+	n := 20 // IPv4
+	if w.Address.Is6() {
+		n = 40
+	}
+	if w.TCP {
+		return n + 32 // with its time stamps
+	}
+	return n + 8
+}
+
+// control lets the socket of a flow have room for its packets, and fragment none.
+func (w Way) control(_, _ string, c syscall.RawConn) (err error) {
+	level, option := syscall.IPPROTO_IP, syscall.IP_MTU_DISCOVER
+	if w.Address.Is6() {
+		level, option = syscall.IPPROTO_IPV6, syscall.IPV6_MTU_DISCOVER
+	}
+	return errors.Join(c.Control(func(fd uintptr) {
+		err = errors.Join(
+			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, flowBuffer),
+			syscall.SetsockoptInt(int(fd), level, option, syscall.IP_PMTUDISC_DO),
+		)
+	}), err)
+}
+
+// listen sends packets back, from the current network namespace, until the receiver is closed.
+func (f *flow) listen(ctx context.Context) error {
+	at, config := netip.AddrPortFrom(f.Address, f.Port).String(), net.ListenConfig{Control: f.control}
+	if f.TCP {
+		l, err := config.Listen(ctx, f.network(), at)
+		if err == nil {
+			f.receiver = l
+			f.running.Go(func() { f.accept(ctx, l) })
+		}
+		return err
+	}
+	conn, err := config.ListenPacket(ctx, f.network(), at)
+	if err == nil {
+		udp := conn.(*net.UDPConn)
+		f.receiver = udp
+		f.running.Go(func() { f.answer(udp) })
+	}
+	return err
+}
+
+// answer sends packets of UDP back.
+func (f *flow) answer(receiver *net.UDPConn) {
 	packet := make([]byte, f.large+1)
 	for {
-		n, from, err := f.receiver.ReadFromUDPAddrPort(packet)
+		n, from, err := receiver.ReadFromUDPAddrPort(packet)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -146,7 +191,7 @@ func (f *flow) answer() {
 			f.mu.Lock()
 			f.arrived++
 			f.mu.Unlock()
-			_, _ = f.receiver.WriteToUDPAddrPort(packet[:n], from) // without an answer the packet is lost
+			_, _ = receiver.WriteToUDPAddrPort(packet[:n], from) // without an answer the packet is lost
 		}
 	}
 }
@@ -155,7 +200,7 @@ func (f *flow) answer() {
 func (f *flow) receive(conn net.Conn) {
 	packet := make([]byte, f.large+1)
 	for {
-		n, err := conn.Read(packet)
+		n, err := f.read(conn, packet)
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
@@ -164,9 +209,11 @@ func (f *flow) receive(conn net.Conn) {
 			f.answered[int(binary.BigEndian.Uint64(packet))] = true
 			f.gap, f.last = max(f.gap, time.Since(f.last)), time.Now()
 			f.mu.Unlock()
-			if conn != f.sender {
-				_ = conn.Close()
-			}
+		}
+		if f.TCP && err != nil || err == nil && conn != f.sender {
+			f.note(err)
+			f.closeConn(conn)
+			return
 		}
 	}
 }
@@ -182,41 +229,52 @@ func (f *flow) send(ctx context.Context) {
 			return
 		case <-ticker.C:
 		}
-		size := 8
-		if n%flowRound == largeOne {
-			size = f.large
-		}
+		size := sizeOf(n, f.large)
 		binary.BigEndian.PutUint64(packet, uint64(n))
 		f.mu.Lock()
 		f.sent = n + 1
 		f.mu.Unlock()
-		var err error
 		if n%flowRound == newOne && !f.Denied { // each packet that is denied is the first of a connection
-			err = f.sendNew(ctx, packet[:size])
-		} else {
-			_, err = f.sender.Write(packet[:size])
+			f.sendNew(ctx, slices.Clone(packet[:size]))
+			continue
 		}
-		if err != nil && !errors.Is(err, net.ErrClosed) {
-			f.mu.Lock()
-			f.err = err
-			f.mu.Unlock()
-		}
+		_, err := f.sender.Write(packet[:size])
+		f.note(err)
 	}
 }
 
-// sendNew sends a packet from a port of its own, and waits elsewhere for its answer, until the flow ends.
-func (f *flow) sendNew(ctx context.Context, packet []byte) error {
-	conn, err := f.dial()
-	if err != nil {
-		return err
+// sizeOf returns the payload of a packet with a number.
+func sizeOf(n, large int) int {
+	if n%flowRound == largeOne {
+		return large
 	}
+	return 8
+}
+
+// sendNew sends a packet from a port of its own, and waits for its answer, until the flow ends.
+func (f *flow) sendNew(ctx context.Context, packet []byte) {
 	f.running.Go(func() {
+		conn, err := f.dial(ctx)
+		if err != nil {
+			f.note(err)
+			return
+		}
 		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 		defer stop()
+		_, err = conn.Write(packet)
+		f.note(err)
 		f.receive(conn)
 	})
-	_, err = conn.Write(packet)
-	return err
+}
+
+// note keeps an error of the sender.
+func (f *flow) note(err error) {
+	if err == nil || errors.Is(err, net.ErrClosed) {
+		return
+	}
+	f.mu.Lock()
+	f.err = err
+	f.mu.Unlock()
 }
 
 // arrivals returns how many packets were sent until now, and how many arrived.
@@ -226,32 +284,30 @@ func (f *flow) arrivals() (sent, arrived int) {
 	return f.sent, f.arrived
 }
 
-// answers waits until later packets than those until now have answers. It returns how many packets there are until now, and the numbers of those
-// that have none.
-func (f *flow) answers(ctx context.Context) (sent int, without []int, err error) {
-	sent, _ = f.arrivals()
+// answers waits until packets after the marked ones have answers, and with TCP, whose connections overtake each other, until the marked ones have
+// answers. It returns the numbers of the marked ones that have none.
+func (f *flow) answers(ctx context.Context) (without []int, err error) {
 	err = Poll(ctx, func(context.Context) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		later := 0
-		for n := sent; n < f.sent; n++ {
-			if f.answered[n] {
-				later++
-			}
-		}
-		if later < furtherAnswers {
+		without = f.unanswered(0, f.marked)
+		later := f.sent - f.marked - len(f.unanswered(f.marked, f.sent))
+		if later < furtherAnswers || f.TCP && len(without) > 0 {
 			return errors.Join(fmt.Errorf("no further answers to packets %s", f.Way), f.err)
 		}
 		return nil
 	})
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for n := range sent {
+	return without, err
+}
+
+// unanswered returns the packets of a range that have no answer. The caller holds the lock.
+func (f *flow) unanswered(from, to int) (without []int) {
+	for n := from; n < to; n++ {
 		if !f.answered[n] {
 			without = append(without, n)
 		}
 	}
-	return sent, without, err
+	return without
 }
 
 func (f *flow) longestGap() time.Duration {

@@ -86,12 +86,15 @@ func TestPodsOnTwoHosts(t *testing.T) {
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 }
 
-// TestKeepsPackets: packets that the switch drops for a moment are lost. None is lost when OVN restarts.
+// TestKeepsPackets: packets that the switch drops for a moment are lost, or TCP sends them again. None is lost when OVN restarts.
 func TestKeepsPackets(t *testing.T) {
 	lab, ctx := labOfPods(t), t.Context()
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 	keeps := func(do func()) (string, error) {
-		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{{From: podA.Name, To: podB.Name, Address: podB.Address.Addr()}}, do)
+		udp := Way{From: podA.Name, To: podB.Name, Address: podB.Address.Addr()}
+		tcp := udp
+		tcp.TCP = true
+		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{udp, tcp}, do)
 	}
 	// Without this setting ovn-controller removes the flows of its switch when it starts, before it knows the new ones.
 	host := lab.Host("host2")
@@ -109,6 +112,9 @@ func TestKeepsPackets(t *testing.T) {
 		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "enabled")
 	})
 	require.ErrorContains(t, err, "packets are lost", text)
+	require.ErrorContains(t, err, "of udp4")
+	require.NotContains(t, err.Error(), "of tcp4")
+	require.NotContains(t, err.Error(), "and 0 more on new connections")
 	t.Log(err)
 }
 

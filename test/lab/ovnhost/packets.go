@@ -12,47 +12,69 @@ import (
 type Way struct {
 	From, To string
 	Address  netip.Addr // of To
-	// Service is the address of a service that leads to To. Packets are sent to it. Zero for Address.
-	Service netip.Addr
-	// Port is different for ways to the same pod. Zero for a default.
+	// Service is the address of a service that leads to To, and its port, which is 0 if it is Port. Packets are sent to it. Zero for Address.
+	Service netip.AddrPort
+	// Port is different for ways to the same pod by the same protocol. Zero for a default.
 	Port uint16
-	// Denied is a way on which no packet may arrive.
+	// TCP is set for packets of TCP, which sends lost ones again. Without it they are of UDP.
+	TCP bool
+	// Denied is a way on which no packet may arrive. It is not of TCP.
 	Denied bool
+}
+
+// sentTo returns where packets are sent.
+func (w Way) sentTo() netip.AddrPort {
+	switch {
+	case !w.Service.Addr().IsValid():
+		return netip.AddrPortFrom(w.Address, w.Port)
+	case w.Service.Port() == 0:
+		return netip.AddrPortFrom(w.Service.Addr(), w.Port)
+	default:
+		return w.Service
+	}
+}
+
+// network returns the network of package net.
+func (w Way) network() string {
+	name := "udp"
+	if w.TCP {
+		name = "tcp"
+	}
+	if w.Address.Is6() {
+		return name + "6"
+	}
+	return name + "4"
 }
 
 func (w Way) String() string {
 	text := fmt.Sprintf("from %s to %s", w.From, w.To)
-	if w.Service.IsValid() {
-		text += " by " + w.Service.String()
+	if w.Service.Addr().IsValid() {
+		text += " by " + w.sentTo().String()
 	}
-	return fmt.Sprintf("%s port %d", text, w.Port)
+	return fmt.Sprintf("%s port %d of %s", text, w.Port, w.network())
 }
 
 // KeepsPackets sends packets all ways while do runs, and gets an answer to each. Some packets are as large as the MTU, and none is
 // fragmented. It returns an error if a packet or its answer is lost. A late answer is an answer: a busy machine delays packets. It excuses as
 // many packets as the kernel has dropped before the switches of the hosts have read them: the userspace datapath of Open vSwitch needs a processor in time. It is also an
-// error if a packet arrives on a way that is denied. The text says how many packets there were.
+// error if a packet arrives on a way that is denied. The text says how many packets there were. With TCP each packet and its answer are a packet of
+// their own on a connection, and the text also says how many TCP has sent again: those are lost, or late.
 func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []Way, do func()) (text string, err error) {
 	before, err := l.unread(ctx, hosts)
 	if err != nil {
 		return "", err
 	}
-	var flows []*flow
-	defer func() {
-		for _, f := range flows {
-			err = errors.Join(err, f.close())
-		}
-	}()
-	for _, w := range ways {
-		f, err := l.startFlow(w, mtu)
-		if err != nil {
-			return "", fmt.Errorf("send packets %s: %w", w, err)
-		}
-		flows = append(flows, f)
+	flows, err := l.startFlows(mtu, ways)
+	defer func() { err = errors.Join(err, closeFlows(flows)) }()
+	if err != nil {
+		return "", err
 	}
 	do()
 	ctx, cancel := context.WithTimeout(ctx, flowPatience)
 	defer cancel()
+	if err := markFlows(ctx, flows); err != nil {
+		return "", err
+	}
 	var all tally
 	for _, f := range flows {
 		all.add(ctx, f)
@@ -68,6 +90,8 @@ func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []
 type tally struct {
 	sent, lost      int
 	denied, arrived int
+	viaTCP          int      // of sent
+	again, againNew int      // packets that TCP has sent again, on connections that last and on new ones
 	silent          int      // ways on which no further answers come
 	wrong           []string // what is lost, and what arrived, on each way
 }
@@ -82,10 +106,14 @@ func (t *tally) add(ctx context.Context, f *flow) {
 		}
 		return
 	}
-	sent, without, err := f.answers(ctx)
-	if t.sent += sent; len(without) > 0 {
+	without, err := f.answers(ctx)
+	if f.TCP {
+		again, againNew := f.sentAgain()
+		t.viaTCP, t.again, t.againNew = t.viaTCP+f.marked, t.again+again, t.againNew+againNew
+	}
+	if t.sent += f.marked; len(without) > 0 {
 		t.lost += len(without)
-		t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d are lost, %v", f.Way, len(without), sent, without))
+		t.wrong = append(t.wrong, fmt.Sprintf("%s: %d of %d are lost, %v", f.Way, len(without), f.marked, without))
 	}
 	if err != nil {
 		t.silent++
@@ -96,6 +124,9 @@ func (t *tally) add(ctx context.Context, f *flow) {
 // judge returns the figures. It is an error if more packets are lost than the switches have not read, or if a denied one has arrived.
 func (t *tally) judge(unread int) (text string, err error) {
 	text = fmt.Sprintf("%d packets, of which %d are lost; switches have not read %d", t.sent, t.lost, unread)
+	if t.viaTCP > 0 {
+		text += fmt.Sprintf("; %d are of TCP, which has sent %d again, and %d more on new connections", t.viaTCP, t.again, t.againNew)
+	}
 	if t.denied > 0 {
 		text += fmt.Sprintf("; %d packets that are denied, of which %d arrived", t.denied, t.arrived)
 	}

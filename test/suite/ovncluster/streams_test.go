@@ -22,12 +22,19 @@ const (
 	firstPort     = 9100
 )
 
-// family has the pods of a family that run all the time, and a service.
+// Another pod sends to servedPort of the service with ports, and its endpoint to hairpinPort. The endpoint has higher ports: their difference is toEndpoint.
+const (
+	servedPort  = 80
+	hairpinPort = 81
+	toEndpoint  = 9200
+)
+
+// family has the pods of a family that run all the time, and its addresses of services that lead to far.
 type family struct {
 	isIPv6          bool
 	near, far       pod        // of the namespace web, on host1 and host2
 	client, guarded pod        // of the namespace default, on host1 and host2, with a policy
-	service         netip.Addr // leads to far
+	portless, ports netip.Addr // of a service without ports, and of the service with ports
 }
 
 func (w *world) plugFamily(f *family) {
@@ -38,18 +45,21 @@ func (w *world) plugFamily(f *family) {
 
 // ways returns the ways of packets. Without a policy and without isolation, none is denied.
 func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
+	portless, served, hairpin := netip.AddrPortFrom(f.portless, 0), netip.AddrPortFrom(f.ports, servedPort), netip.AddrPortFrom(f.ports, hairpinPort)
 	list := []struct {
 		from, to pod
 		more     ovnhost.Way
 	}{
 		{f.near, f.far, ovnhost.Way{}},
-		{f.near, f.far, ovnhost.Way{Service: f.service}},
-		{f.far, f.far, ovnhost.Way{Service: f.service}},
+		{f.near, f.far, ovnhost.Way{Service: portless}},
 		{f.client, f.guarded, ovnhost.Way{Port: allowedPort}},
 		{f.client, f.guarded, ovnhost.Way{Port: forbiddenPort, Denied: hasPolicy}},
 		{f.client, f.near, ovnhost.Way{Denied: isIsolated}}, // on the same host
 		{f.near, f.guarded, ovnhost.Way{Port: alsoAllowed, Denied: isIsolated}},
-		{f.client, f.far, ovnhost.Way{Service: f.service, Denied: isIsolated}},
+		{f.client, f.far, ovnhost.Way{Service: portless, Denied: isIsolated}},
+		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint}},
+		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint, TCP: true}},
+		{f.far, f.far, ovnhost.Way{Service: hairpin, Port: hairpinPort + toEndpoint}},
 	}
 	ways := make([]ovnhost.Way, 0, len(list))
 	for i, one := range list {
@@ -63,18 +73,20 @@ func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
 	return ways
 }
 
-// applyServices creates a service of each family without ports, which leads packets of every protocol to its endpoint.
+// applyServices creates the services: one of each family without ports, which leads packets of every protocol to its endpoint, and one with ports.
 func (w *world) applyServices() {
 	w.t.Helper()
 	var services, endpoints strings.Builder
 	for i, f := range w.families {
 		id := fmt.Sprintf("uid: 5e000000-c0e0-4000-8000-%012d, name: far%d, network-NS: web", i, i)
-		fmt.Fprintf(&services, "- {%s, cluster-ip-address: '%s'}\n", id, f.service)
+		fmt.Fprintf(&services, "- {%s, cluster-ip-address: '%s'}\n", id, f.portless)
 		fmt.Fprintf(&endpoints, "- {%s, endpoint-addresses: [{ip-address: '%s'}]}\n", id, f.far.address)
 	}
 	w.apply("service:services:\n" + services.String() + "---\nservice:endpoints:\n" + endpoints.String())
+	w.createService()
 	for _, f := range w.families {
-		w.awaitRow("Load_Balancer", "vips", f.service.String())
+		w.awaitRow("Load_Balancer", "vips", f.portless.String())
+		w.awaitRow("Load_Balancer", "vips", netip.AddrPortFrom(f.ports, hairpinPort).String())
 	}
 }
 

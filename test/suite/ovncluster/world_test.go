@@ -15,18 +15,21 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/guide"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/synthapi"
 )
 
 // patience bounds each wait, also on a busy machine.
 const patience = 2 * time.Minute
 
-// world has three hosts, three machines with the databases of OVN, and a bridge.
+// world has three hosts, three machines with the databases of OVN, a Kubernetes that has only services, and a bridge.
 type world struct {
 	t            *testing.T
 	lab          *ovnhost.Lab
@@ -35,6 +38,9 @@ type world struct {
 	program      string // coe-bridge
 	data         string // the folder of its datastore
 	layout       ovn.Layout
+	kubernetes   *synthapi.API
+	services     *synthapi.Resource[corev1.Service]
+	slices       *synthapi.Resource[discoveryv1.EndpointSlice]
 	bridge       *ovnhost.Process
 	pods         []pod // of the namespace web
 	families     [2]family
@@ -64,7 +70,10 @@ func (w *world) await(what string, f func(context.Context) error) {
 func start(t *testing.T, layout ovn.Layout) *world {
 	w := &world{
 		t: t, lab: ovnhost.ForTest(t, "host1", "host2", "host3"), program: bridgetest.Program(t), data: t.TempDir(), layout: layout,
-		families: [2]family{{service: netip.MustParseAddr("10.96.0.10")}, {service: netip.MustParseAddr("fd00:96::10"), isIPv6: true}},
+		families: [2]family{
+			{portless: netip.MustParseAddr("10.96.0.10"), ports: netip.MustParseAddr("10.96.0.11")},
+			{portless: netip.MustParseAddr("fd00:96::10"), ports: netip.MustParseAddr("fd00:96::11"), isIPv6: true},
+		},
 	}
 	for _, p := range []*ovnhost.Process{w.lab.Northd, w.lab.SB.Process, w.lab.NB.Process} {
 		require.NoError(t, p.Kill())
@@ -82,6 +91,7 @@ func start(t *testing.T, layout ovn.Layout) *world {
 		require.NoError(t, guide.Chassis(t.Context(), h, w.certificates))
 		w.machines[0].guide("remotes", "OVS_RUNDIR="+h.Dir, "DATABASES="+w.addresses())
 	}
+	w.startKubernetes()
 	w.startBridge(mapping.IsolationNone)
 	w.applyNodes()
 	return w
@@ -139,7 +149,7 @@ func (w *world) startBridge(isolation mapping.Isolation) {
 		Name: "coe-bridge-isolation-" + string(isolation), Pod: ovnhost.CentralNamespace,
 		Argv: []string{
 			w.program, "serve", "--dev", "--ovn-layout", string(w.layout), "--isolation", string(isolation), "--data-dir", w.data,
-			"--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
+			"--kubeconfig", w.kubernetes.Kubeconfig, "--backend", "ovn", "--ovn-nb", at("6641"), "--ovn-sb", at("6642"),
 			"--ovn-cert", of + "/tls.crt", "--ovn-key", of + "/tls.key", "--ovn-ca", of + "/ca.crt",
 		},
 		Ready: func(ctx context.Context) error { _, err := w.ask(ctx, "status"); return err },
