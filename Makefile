@@ -10,8 +10,8 @@ LINT       := $(TOOLS)/$(GOLANGCI)
 BACKEND    ?= ovn
 # The default of go test, ten minutes for a package, is too short for a slow machine.
 GO_TEST    := go test -timeout 80m
-# The tests of mapping/backend/ovn whose outcome depends on the release of OVN: with packets, and on databases that change or fail.
-ON_OVN     := Traffic|TestConformance|TestLayouts|TestChangeOfLayout|TestNamespacesOnOneSwitch|TestOld|TestLocalnet|TestRenewal|TestLateChassis|TestPolicyLog|TestCluster|TestSchedules
+# The tests whose outcome depends on the release of OVN: with packets, and on databases that change or fail.
+ON_OVN     := Traffic|TestMachines|TestTruthTables|TestChanges|TestChurn|TestProfiles|TestConformance|TestLayouts|TestChangeOfLayout|TestNamespacesOnOneSwitch|TestOld|TestLocalnet|TestRenewal|TestLateChassis|TestPolicyLog|TestCluster|TestSchedules
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealOpenDaylight
 # The tests of these packages run other programs, have one goroutine, or send packets to what other tests run too: the
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
@@ -132,7 +132,7 @@ test-oxygen:
 test-ovn: build
 	ovn-northd --version
 	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
-	$(GO_TEST) -vet=off -count=1 -run '$(ON_OVN)' ./mapping/backend/ovn
+	$(GO_TEST) -vet=off -count=1 -p 2 -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
 	$(TEST_DEMO)
 
 # faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout, and kill the bridge 50 times in each (root; an hour)
