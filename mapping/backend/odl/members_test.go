@@ -188,6 +188,7 @@ func TestSeparatedWhileIdle(t *testing.T) {
 
 // TestFrozenMember: a member that does not answer is asked in one dialect only, because each request takes the whole time.
 func TestFrozenMember(t *testing.T) {
+	t.Parallel()
 	b, first, second := members(t)
 	var asked atomic.Int64
 	first.Break(func(w http.ResponseWriter, r *http.Request) bool {

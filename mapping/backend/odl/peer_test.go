@@ -134,6 +134,7 @@ func TestSlowPeer(t *testing.T) {
 // TestHungAfterAccept: a server that accepts connections and sends nothing, not even in the
 // TLS handshake, delays a call by its timeout only. Then the next controller is used.
 func TestHungAfterAccept(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts the connections
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, silent.Close()) })

@@ -64,6 +64,7 @@ func TestAnotherWriter(t *testing.T) {
 	} {
 		for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Neon)} {
 			t.Run(name+" on "+release.Name, func(t *testing.T) {
+				t.Parallel()
 				b, f := start(t, release)
 				want := podsOf("a", "b")
 				write(t, b, want)

@@ -3,6 +3,7 @@ package ovn_test
 import (
 	"context"
 	"runtime"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -210,6 +211,7 @@ func TestWriteAfterWipe(t *testing.T) {
 // TestStopped: a call ends at its deadline, even if it is large, or at an earlier deadline
 // of its caller.
 func TestStopped(t *testing.T) {
+	t.Parallel()
 	server := ovsdb.Start(t)
 	b := open(t, server, func(c *ovn.Config) { c.Batch, c.Timeout = 10_000, 15*time.Second })
 	large := netvirt.Model{}
@@ -240,6 +242,7 @@ func TestStopped(t *testing.T) {
 // TestBusyServer: a server that answers nothing while it makes a large transaction is not left before the transaction has had its
 // time.
 func TestBusyServer(t *testing.T) {
+	t.Parallel()
 	server := ovsdb.Start(t)
 	// ReadTimeout is how long a probe waits while nothing is written, and so how long the write may take to begin.
 	b := open(t, server, quick, unhurried, func(c *ovn.Config) { c.Batch = 10_000 })
@@ -266,6 +269,7 @@ func TestBusyServer(t *testing.T) {
 
 // TestEndpoints: if one of two servers hangs, the backend uses the other.
 func TestEndpoints(t *testing.T) {
+	t.Parallel()
 	hung, good := ovsdb.Start(t), ovsdb.Start(t)
 	b := open(t, hung, quick, unhurried, func(c *ovn.Config) { c.Endpoints = hung.Endpoint() + "," + good.Endpoint() })
 	want := someModel(b)
@@ -367,22 +371,29 @@ func TestTakenOver(t *testing.T) {
 	}
 }
 
-// TestNoGoroutineLeaks: a session that has ended, for any reason, leaves no goroutine.
+// TestNoGoroutineLeaks: a session that has ended, for any reason, leaves no goroutine. The rounds wait for deadlines, at the same time.
 func TestNoGoroutineLeaks(t *testing.T) {
-	server := ovsdb.Start(t)
-	before := runtime.NumGoroutine()
-	for range 5 {
-		b := open(t, server, quick, func(c *ovn.Config) { c.Epoch = "1" })
-		eventuallyWrite(t, b, someModel(b))
-		server.Restart(t)
-		eventuallyWrite(t, b, netvirt.Model{})
-		server.Stop(t)
-		_, err := b.Read(t.Context())
-		require.Error(t, err)
-		server.Continue(t)
-		eventuallyWrite(t, b, netvirt.Model{})
-		b.Close()
+	servers := make([]*ovsdb.Server, 5)
+	for i := range servers {
+		servers[i] = ovsdb.Start(t)
 	}
+	before := runtime.NumGoroutine()
+	t.Run("rounds", func(t *testing.T) {
+		for i, server := range servers {
+			t.Run(strconv.Itoa(i), func(t *testing.T) {
+				t.Parallel()
+				b := open(t, server, quick, func(c *ovn.Config) { c.Epoch = "1" })
+				eventuallyWrite(t, b, someModel(b))
+				server.Restart(t)
+				eventuallyWrite(t, b, netvirt.Model{})
+				server.Stop(t)
+				_, err := b.Read(t.Context())
+				require.Error(t, err)
+				server.Continue(t)
+				eventuallyWrite(t, b, netvirt.Model{})
+			})
+		}
+	})
 	// The condition is a goroutine itself.
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, patience.Patience, 10*time.Millisecond)
 }
