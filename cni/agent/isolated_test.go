@@ -147,6 +147,7 @@ func TestIsolatedNode(t *testing.T) {
 // TestIsolatedNodeHeals: the agent restores every part at once, also if it was killed, and removes
 // what a namespace needs when its last pod leaves.
 func TestIsolatedNodeHeals(t *testing.T) {
+	t.Parallel()
 	w := isolatedWorld(t)
 	a1, b1 := w.run("host1", 1, "a", "a1"), w.run("host1", 2, "b", "b1")
 	whole := func() {

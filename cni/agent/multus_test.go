@@ -86,6 +86,7 @@ func (w *world) broken() object {
 // TestMultus uses the real Multus: for the default network, with another network, twice for a
 // pod, before a network that fails, and killed during an ADD.
 func TestMultus(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, impatient, "host1", "host2")
 	near, far := w.pod("host1", 1, "web", "near"), w.pod("host2", 2, "shop", "far")
 	w.step("as the default network", func() { w.testMultusDefault(near, far) })

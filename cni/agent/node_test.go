@@ -228,6 +228,7 @@ func (w *world) services(pods map[string]*sandbox) {
 // TestNodeHeals: the agent restores every part of a node's connection at once after it was
 // removed, because the kernel and the switch report the change.
 func TestNodeHeals(t *testing.T) {
+	t.Parallel()
 	w, pods := joined(t)
 	far := pods["host2"]
 	address, _ := w.management("host1")

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) { os.Exit(bridgetest.Main(m)) }
 
 // A playbook has its effect on the first run; the second run changes nothing.
 func TestPlaybooks(t *testing.T) {
+	t.Parallel()
 	a := newAnsible(t)
 	bridge := a.bridge.Bridge()
 
@@ -66,6 +67,7 @@ func TestPlaybooks(t *testing.T) {
 // beside a pool the addresses that were handed out of it. The playbook does not ask for them, so the
 // modules report a change.
 func TestDefaultRoot(t *testing.T) {
+	t.Parallel()
 	a := newAnsible(t)
 	where := []string{"-e", "ansible_httpapi_restconf_root=/restconf", "-e", "datastore=/data"}
 	require.Equal(t, recap{ok: 4, changed: 4}, a.run("present.yml", where...))
