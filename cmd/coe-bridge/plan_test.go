@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 // The samples of the Netvirt COE integration specification, section "REST API",
@@ -217,11 +219,8 @@ func TestPlanOfBadDocuments(t *testing.T) {
 // plan opens nothing: it works in a process that has standard input, output and
 // error, and may open no file and no socket beside them.
 func TestPlanTouchesNothing(t *testing.T) {
-	program := t.TempDir() + "/coe-bridge"
-	build := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", program, ".")
-	build.Env = append(build.Environ(), "CGO_ENABLED=0")
-	text, err := build.CombinedOutput()
-	require.NoError(t, err, string(text))
+	program, err := serve.Build(t.Context(), t.TempDir())
+	require.NoError(t, err)
 	calls := t.TempDir() + "/calls"
 	traced := func(document string, arguments ...string) string {
 		arguments = append([]string{"-f", "-qq", "-e", "trace=connect,openat,creat,mkdirat,unlinkat,renameat", "-e", "signal=none", "-o", calls, program, "plan", "-f", "-"}, arguments...)
