@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // never is the timeout of transactions in these tests: a server that hangs must be found in another way.
@@ -107,7 +108,7 @@ func (n noted) Write(ctx context.Context, changes []netvirt.Change) error {
 // await waits until a write that began after a time is in the database.
 func (n noted) await(t *testing.T, begin time.Time) {
 	t.Helper()
-	timeout := time.After(time.Minute)
+	timeout := time.After(patience.Patience)
 	for {
 		select {
 		case at := <-n.written:
@@ -178,14 +179,14 @@ func (c *churn) withstand(t *testing.T, cluster *ovsdb.Cluster, b noted, f trial
 	b.await(t, time.Now())
 	stop()
 	c.step()
-	require.Eventually(t, func() bool { return c.loop.Status().InSync }, time.Minute, time.Millisecond, f.name)
+	require.Eventually(t, func() bool { return c.loop.Status().InSync }, patience.Patience, time.Millisecond, f.name)
 	t.Logf("%s: next write after %v; in sync %v after its end", f.name, next.Round(time.Millisecond), time.Since(ended).Round(time.Millisecond))
 
 	for _, m := range cluster.Members {
 		m.AwaitConnected(t)
 	}
 	want, have := rowsOf(t, c.model(), f.schema, ovn.LayoutNode), ""
-	for end := time.Now().Add(2 * time.Minute); have != want && time.Now().Before(end); {
+	for end := time.Now().Add(patience.Patience); have != want && time.Now().Before(end); {
 		have = cluster.Leader(t).Dump(t, tables...) // the loop can be in sync before it hears of the last change
 	}
 	require.Equal(t, want, have, f.name)
@@ -249,6 +250,6 @@ func TestIsolatedMemberFirst(t *testing.T) {
 		have, err := b.Read(t.Context())
 		require.Zero(t, len(have), "it has read the database of the isolated member")
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	t.Logf("read after %v", time.Since(begin).Round(time.Millisecond))
 }

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	buildTimeout = 3 * time.Minute
+	// buildTimeout bounds the build of the bridge. On a starved machine three minutes were too short.
+	buildTimeout = 15 * time.Minute
 	readyTimeout = patience.Patience
 )
 
