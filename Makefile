@@ -10,6 +10,10 @@ LINT       := $(TOOLS)/$(GOLANGCI)
 BACKEND    ?= ovn
 # The default of go test, ten minutes for a package, is too short for a slow machine.
 GO_TEST    := go test -timeout 80m
+# LANE runs tests of make test. Parallel tests mostly wait, so four of a package run at a time.
+LANE       := $(GO_TEST) -vet=off -parallel 4
+# AT_A_TIME is the number of packages that test-ovn runs at a time.
+AT_A_TIME  ?= 2
 # The tests whose outcome depends on the release of OVN: with packets, and on databases that change or fail.
 ON_OVN     := Traffic|TestMachines|TestTruthTables|TestChanges|TestChurn|TestProfiles|TestConformance|TestLayouts|TestChangeOfLayout|TestNamespacesOnOneSwitch|TestOld|TestLocalnet|TestRenewal|TestLateChassis|TestPolicyLog|TestCluster|TestSchedules
 ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealOpenDaylight
@@ -17,7 +21,7 @@ ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealO
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
 # need nothing: test-race runs them.
 # Packages that take long come first.
-PLAIN      := ./test/suite/kubelet ./cni/agent ./test/suite/ansible ./test/suite/replicas ./test/suite/deploy ./cni/nodeports \
+PLAIN      := ./cni/agent ./test/suite/replicas ./test/suite/deploy ./cni/nodeports \
 	./test/suite/ovncluster ./test/suite/policies ./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... \
 	./mapping ./mapping/policy/... ./restconf/document ./restconf/openapi ./dhcppool
 # Those of the other packages that take long.
@@ -25,9 +29,9 @@ LONG       := ./mapping/backend/ovn ./test/suite/kubernetes ./mapping/backend/od
 # For these tests of the other packages the same is true, or tests beside them run the same code with the race detector, which
 # makes most of them many times as long. TestSchedules resets connections while libovsdb 0.8.1 makes them, which races in there (Connect adds to a WaitGroup while the end of the connection waits for it),
 # and TestServerThatDoesNotRead gets an answer after its deadline, which races there too.
-PLAIN_IN   := ./test/suite/kubernetes ./mapping/backend/ovn ./test/suite/e2e ./cmd/coe-bridge ./restconf ./cni/nic ./cni/ovs
+PLAIN_IN   := ./test/suite/kubernetes ./mapping/backend/ovn ./mapping/backend/odl ./test/suite/e2e ./cmd/coe-bridge ./restconf ./cni/nic ./cni/ovs
 NO_RACE    := Storms OutagesOfLayoutNode \w*Traffic\w* NamespacesOnOneSwitch LocalnetChanges Renewal LateChassis PolicyLog ReadOrder LeftBinding \
-	BindingOfNoPod Schedules Access OpenAPI\w* HostileBodies InsertAndPoint PostOfManyToMany Killed BootInTheMiddle ServerThatDoesNotRead Damage
+	BindingOfNoPod Schedules Access OpenAPI\w* HostileBodies InsertAndPoint PostOfManyToMany Killed BootInTheMiddle ServerThatDoesNotRead Damage ManyRefusedAlone HugeAnswer
 NO_RACE    := ^Test($(shell echo '$(NO_RACE)' | tr ' ' '|'))$$
 TEST_DEMO  := go run ./test/demo/ovn up --listen 127.0.0.1:18181 && go run ./test/demo/ovn down
 export CGO_ENABLED = 0
@@ -108,22 +112,28 @@ test-fast: ## run the tests that need nothing
 	$(GO_TEST) -short ./...
 
 test: deps kube odl ovn ## run all tests on real programs, except those of make test-odl (root; half an hour)
-	$(MAKE) -j2 test-race test-plain
+	$(MAKE) -j3 test-race test-plain
 
 # Most tests wait for other programs, so two packages of each of test-race and test-plain run at a time. make check
 # vets them. OpenDaylight comes last: its tests failed twice while the machine compiled the other tests.
 test-race:
-	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -p 2 -skip '$(NO_RACE)' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) $(PLAIN)))
-	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -short ./cni/agent
-	CGO_ENABLED=1 $(GO_TEST) -race -vet=off -run InProcess ./cni/agent
+	CGO_ENABLED=1 $(LANE) -race -p 2 -skip '$(NO_RACE)' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) ./test/suite/kubelet ./test/suite/ansible $(PLAIN)))
+	CGO_ENABLED=1 $(LANE) -race -short ./cni/agent
+	CGO_ENABLED=1 $(LANE) -race -run InProcess ./cni/agent
 
-test-plain:
-	$(MAKE) test-ovn OVN=25.03
-	$(TEST_DEMO)
-	$(GO_TEST) -vet=off -p 2 -skip 'InProcess$$' $(PLAIN)
-	$(GO_TEST) -vet=off -p 2 -run '$(NO_RACE)' $(PLAIN_IN)
-	$(GO_TEST) -vet=off -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/memory
+test-plain: test-plain-1 test-plain-2
+	$(LANE) -p 2 -skip 'InProcess$$' $(PLAIN)
+	$(LANE) -p 2 -run '$(NO_RACE)' $(PLAIN_IN)
+	$(LANE) -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/memory
 	$(MAKE) test-oxygen
+
+# The first parts of test-plain, which run at the same time, have one package at a time each.
+test-plain-1:
+	$(MAKE) test-ovn OVN=25.03 AT_A_TIME=1
+	$(TEST_DEMO)
+
+test-plain-2:
+	$(LANE) -p 1 ./test/suite/kubelet ./test/suite/ansible
 
 test-oxygen:
 	$(ON_ODL)/oxygen ./mapping/backend/odl
@@ -132,7 +142,7 @@ test-oxygen:
 test-ovn: build
 	ovn-northd --version
 	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
-	$(GO_TEST) -vet=off -count=1 -p 2 -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
+	$(LANE) -count=1 -p $(AT_A_TIME) -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
 	$(TEST_DEMO)
 
 # faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout, and kill the bridge 50 times in each (root; an hour)
@@ -209,4 +219,4 @@ bench-odl: deps kube odl
 	go run ./test/bench/odl
 	go run ./test/bench/edge -only clusterip
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-oxygen test-ovn test-odl conformance test-fast fuzz fuzz-build bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-plain-1 test-plain-2 test-oxygen test-ovn test-odl conformance test-fast fuzz fuzz-build bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean
