@@ -17,11 +17,11 @@ import (
 
 const (
 	// readyTimeout bounds the time from the start of a process until it is ready.
-	readyTimeout = time.Minute
+	readyTimeout = 3 * time.Minute
 	// endTimeout bounds the time until a killed process is gone.
 	endTimeout = 30 * time.Second
 	// attemptTimeout bounds one check whether a process is ready.
-	attemptTimeout = 2 * time.Second
+	attemptTimeout = 10 * time.Second
 	// pollInterval is the interval of checks.
 	pollInterval = 20 * time.Millisecond
 )

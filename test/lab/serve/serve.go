@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	startTimeout = time.Minute
+	startTimeout = 3 * time.Minute
 	stopTimeout  = 30 * time.Second
 	command      = "github.com/coe-bridge/coe-bridge/cmd/coe-bridge"
 )

@@ -25,6 +25,7 @@ var addressesRest = []string{"--address-reuse-delay", "1h"}
 func TestLeaderIsKilled(t *testing.T) {
 	for _, seed := range []uint64{1, 2} {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
 			takeOver(t, seed, func(r *replica) { r.Kill() })
 		})
 	}
@@ -32,6 +33,7 @@ func TestLeaderIsKilled(t *testing.T) {
 
 // TestLeaderIsStopped stops the leader as an operator does.
 func TestLeaderIsStopped(t *testing.T) {
+	t.Parallel()
 	takeOver(t, 3, func(r *replica) {
 		r.Signal(syscall.SIGTERM)
 		t.Cleanup(func() { require.NoError(t, r.Wait()) })
