@@ -102,8 +102,8 @@ func (c *Conn) lacksServices(ctx context.Context, p Port, port, elan uint64) (st
 		if joins, err := c.serves(ctx, port, vpnMask, 0); err != nil || !joins {
 			return fmt.Sprintf("table %d has no flow of the vpn-instance from %s", serviceTable, p.MAC), err
 		}
-		if leads, err := c.routes(ctx, to, port); err != nil || !leads {
-			return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
+		if lacks, err := c.lacksRoute(ctx, to, port); err != nil || lacks != "" {
+			return lacks, err
 		}
 	}
 	return "", nil
@@ -177,17 +177,20 @@ func (c *Conn) elanTag(ctx context.Context, port uint64, mac net.HardwareAddr) (
 	return 0, err
 }
 
-// routes reports whether the route to an address leads to a port.
-func (c *Conn) routes(ctx context.Context, to netip.Addr, port uint64) (bool, error) {
+// lacksRoute returns what the route to an address lacks to lead to a port. Its group can lead to a former port.
+func (c *Conn) lacksRoute(ctx context.Context, to netip.Addr, port uint64) (string, error) {
 	flows, err := c.Flows(ctx, routeTable, Match{IPv4: to})
 	if err != nil || len(flows) == 0 {
-		return false, err
+		return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
 	}
 	groups, err := c.Groups(ctx)
 	leads := func(a Actions) bool { return slices.Contains(a.Registers, Load{portRegister, port << registerShift}) }
-	return slices.ContainsFunc(flows, func(f Flow) bool {
+	if err != nil || !slices.ContainsFunc(flows, func(f Flow) bool {
 		return leads(f.Actions) || slices.ContainsFunc(f.Groups, func(g uint32) bool { return leads(groups[g]) })
-	}), err
+	}) {
+		return fmt.Sprintf("table %d leads packets to %s elsewhere", routeTable, to), err
+	}
+	return "", nil
 }
 
 // broadcasts reports whether broadcasts in an elan-instance go to a port, from ports of the switch and from tunnels.

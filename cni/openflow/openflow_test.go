@@ -79,7 +79,6 @@ func TestLacks(t *testing.T) {
 	b.change("add-group", "group_id=150002,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x900->NXM_NX_REG6[],resubmit(,220)")
 	b.change("add-group", "group_id=210005,type=all,bucket=actions=set_field:0x8->tun_id,resubmit(,55)")
 	b.change("add-group", "group_id=210006,type=all,bucket=actions=group:210005")
-	b.change("add-flow", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001")
 	for _, step := range []struct{ lacks, flow string }{
 		{"table 0 has no flow for port 7", "table=0,in_port=7,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17"},
 		{"table 50 has no flow from 0a:58:0a:2a:00:02", "table=50,priority=20,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51"},
@@ -90,7 +89,8 @@ func TestLacks(t *testing.T) {
 		{"table 220 has no flow to 0a:58:64:60:00:01", "table=220,priority=9,reg6=0x800,actions=output:5"},
 		{"table 17 has no flow of the elan-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0xb000090000000000/0xffffff0000000000,actions=write_metadata:0xc00009138c000000/0xfffffffffffffffe,goto_table:43"},
 		{"table 17 has no flow of the vpn-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19"},
-		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
+		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001"},
+		{"table 21 leads packets to 10.42.0.2 elsewhere", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
 		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},
 		{"table 220 has no flow to port 7", "table=220,priority=9,reg6=0x90000900,actions=output:7"},
 		{"the groups of table 52 do not lead to port 7", "table=52,priority=5,metadata=0x138c000001/0xffff000001,actions=write_actions(group:210005)"},

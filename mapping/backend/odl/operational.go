@@ -29,8 +29,22 @@ var (
 )
 
 type interfaceState struct {
-	Name   string `json:"name"`
-	Status string `json:"oper-status"`
+	Name   string   `json:"name"`
+	Status string   `json:"oper-status"`
+	Tag    uint64   `json:"if-index"`
+	MAC    string   `json:"phys-address"` // of its port on the switch
+	Below  []string `json:"lower-layer-if"`
+}
+
+// link returns what an interface's port has of the state.
+func (e *interfaceState) link() link {
+	l := link{status: e.Status, tag: e.Tag, mac: e.MAC}
+	if len(e.Below) > 0 {
+		if i := strings.LastIndexByte(e.Below[0], ':'); i > 0 { // openflow:SWITCH:PORT
+			l.node = e.Below[0][:i]
+		}
+	}
+	return l
 }
 
 type elanState struct {
@@ -40,7 +54,10 @@ type elanState struct {
 
 type vpnState struct {
 	Name     string `json:"vpn-instance-name"`
+	ID       uint64 `json:"vpn-id"`
+	RD       string `json:"vrf-id"`
 	Switches []struct {
+		ID         jsontext.Value `json:"dpnId"` // a number, or text with one
 		Interfaces []struct {
 			Name string `json:"interface-name"`
 		} `json:"vpn-interfaces"`
@@ -87,7 +104,12 @@ func (s *session) stateRequest(l stateList, keys ...string) controller.Request {
 
 // readState reads a list, or the entry with these keys; there is false if it does not exist.
 func readState[E any](ctx context.Context, s *session, l stateList, add func(E), keys ...string) (there bool, err error) {
-	err = s.Send(ctx, s.stateRequest(l, keys...), func(body io.Reader) error {
+	return readStateBy(ctx, s, s.stateRequest(l, keys...), l, add, keys...)
+}
+
+// readStateBy is readState with a request.
+func readStateBy[E any](ctx context.Context, s *session, q controller.Request, l stateList, add func(E), keys ...string) (there bool, err error) {
+	err = s.Send(ctx, q, func(body io.Reader) error {
 		if err := decodeState(body, l, len(keys) == 0, add); err != nil {
 			return fmt.Errorf("read %s:%s: %w", l.module, l.container, err)
 		}

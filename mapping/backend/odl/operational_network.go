@@ -45,6 +45,9 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 			err = s.readSome(ctx, now, unsure)
 		}
 	}
+	if err == nil {
+		err = b.correctGroups(ctx, s, before, now)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read OpenDaylight's operational datastore: %w", err)
 	}

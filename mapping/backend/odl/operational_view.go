@@ -14,15 +14,25 @@ import (
 
 // view is a state of the operational datastore. It is not changed after it was stored.
 type view struct {
-	elans, vpns map[string]bool
-	ports       map[string]port // by interface
+	elans map[string]bool
+	vpns  map[string]uint64 // vpn-id by name
+	ports map[string]port   // by interface
 }
 
 // port is the operational state of an interface.
 type port struct {
-	status    string // of the interface: "up", "down", …; empty until its port is plugged in
+	link
 	elan, vpn string // that it is a member of
 	addresses string // that it has in the vpn
+	astray    string // the group that leads packets for one of them elsewhere; empty if none is known
+}
+
+// link is the state of an interface in ietf-interfaces:interfaces-state.
+type link struct {
+	status string // "up", "down", …; empty until its port is plugged in
+	node   string // openflow:SWITCH
+	tag    uint64 // if-index, by which flows know the interface
+	mac    string // of the port on the switch
 }
 
 // involved returns the interfaces that changes affect, including the interfaces of a
@@ -100,16 +110,18 @@ func (p port) lacksELAN(elan string) string {
 }
 
 func (v *view) lacksVPN(name string) string {
-	return unless(v.vpns[name], "OpenDaylight has not programmed it: it is not in vpn-instance-op-data; check that no other vpn-instance has its route distinguisher")
+	_, found := v.vpns[name]
+	return unless(found, "OpenDaylight has not programmed it: it is not in vpn-instance-op-data; check that no other vpn-instance has its route distinguisher")
 }
 
 // lacksMembership returns what a port lacks to be a member of a namespace's vpn-instance or
 // of the Transit's.
 func (v *view) lacksMembership(p port, vpn string) string {
+	_, found := v.vpns[vpn]
 	switch {
 	case p.vpn == vpn, strings.HasPrefix(p.vpn, codec.TransitPrefix):
 		return ""
-	case !v.vpns[vpn]:
+	case !found:
 		return "flows not programmed: its vpn-instance is not in vpn-instance-op-data; check that no other one has its route distinguisher"
 	}
 	return "flows not programmed: vpn-instance-op-data does not have it in its vpn-instance"
@@ -118,7 +130,7 @@ func (v *view) lacksMembership(p port, vpn string) string {
 func (p port) lacks() string {
 	switch p.status {
 	case "up":
-		return ""
+		return unless(p.astray == "", "flows not programmed: "+p.astray)
 	case "":
 		return "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
 	}
@@ -133,7 +145,7 @@ func unless(holds bool, text string) string {
 }
 
 func newView() *view {
-	return &view{elans: map[string]bool{}, vpns: map[string]bool{}, ports: map[string]port{}}
+	return &view{elans: map[string]bool{}, vpns: map[string]uint64{}, ports: map[string]port{}}
 }
 
 // view reads the elan-instances and vpn-instances and their members.
@@ -149,7 +161,7 @@ func (s *session) view(ctx context.Context) (*view, error) {
 		return nil, err
 	}
 	vpns, err := readState(ctx, s, vpnStates, func(e vpnState) {
-		v.vpns[e.Name] = true
+		v.vpns[e.Name] = e.ID
 		for _, one := range e.Switches {
 			for _, i := range one.Interfaces {
 				v.change(i.Name, func(p *port) { p.vpn = e.Name })
@@ -200,7 +212,7 @@ func (v *view) unsure(before *view, awaited []string) []string {
 func (v *view) keep(before *view) {
 	for name, was := range before.ports {
 		p, found := v.ports[name]
-		p.status = was.status
+		p.link = was.link
 		if p.vpn == was.vpn {
 			p.addresses = was.addresses
 		}
@@ -213,7 +225,7 @@ func (v *view) keep(before *view) {
 // readPorts reads the state that view does not read, for all interfaces.
 func (s *session) readPorts(ctx context.Context, v *view) error {
 	_, err := readState(ctx, s, interfaceStates, func(e interfaceState) {
-		v.change(e.Name, func(p *port) { p.status = e.Status })
+		v.change(e.Name, func(p *port) { p.link = e.link() })
 	})
 	if err != nil {
 		return err
@@ -249,15 +261,15 @@ func (s *session) readSome(ctx context.Context, v *view, names []string) error {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		v.set(name, state.Status, member)
+		v.set(name, state.link(), member)
 		return nil
 	})
 }
 
 // set sets the state of an interface.
-func (v *view) set(name, status string, member vpnMemberState) {
+func (v *view) set(name string, l link, member vpnMemberState) {
 	p := v.ports[name]
-	p.status, p.addresses = status, ""
+	p.link, p.addresses = l, ""
 	if v.ports[name] = p; p == (port{}) {
 		delete(v.ports, name)
 		return

@@ -2,6 +2,7 @@ package odl
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
@@ -34,10 +35,15 @@ const (
 // is not the current one any more, when the controller is reachable again, and when our entries
 // differ from those that were read and written. It returns when ctx ends.
 //
+// Watch also asks for the routes of switches again (keepRoutes).
+//
 // Watch reads the entries to compare them. It does not use OpenDaylight's notifications:
 // they report our own writes too, need a second connection that a restart closes without
 // notice, and exist in one dialect only.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
+	var routes sync.WaitGroup
+	defer routes.Wait()
+	routes.Go(func() { b.keepRoutes(ctx) })
 	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
 	for ctx.Err() == nil {

@@ -105,8 +105,12 @@ func (l *Lab) ApplyNodes(ctx context.Context) error {
 func (l *Lab) ApplyPods(ctx context.Context, pods ...Pod) error {
 	text := "pod:pods:\n"
 	for _, p := range pods {
-		text += fmt.Sprintf("- {uid: %s, name: %s, network-NS: %s, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN}]}\n",
-			p.UID, p.Name, p.Namespace, l.Host(p.Host).Address, p.UID)
+		requested := ""
+		if p.Address != "" {
+			requested = ", ip-address: " + p.Address
+		}
+		text += fmt.Sprintf("- {uid: %s, name: %s, network-NS: %s, host-ip-address: %s, interface: [{uid: %s, network-type: VXLAN%s}]}\n",
+			p.UID, p.Name, p.Namespace, l.Host(p.Host).Address, p.UID, requested)
 	}
 	return l.Apply(ctx, "pods", text)
 }

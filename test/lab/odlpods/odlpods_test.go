@@ -2,8 +2,11 @@ package odlpods_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -41,6 +44,10 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("pods configure their links by DHCP", w.testDHCP)
 			w.step("the first pod of a namespace loses no packet", w.testFirstPods)
 			w.step("a pod follows the last pod of its namespace", w.testLastPods)
+			if release == odl.Oxygen { // later releases do not count the routes of a group
+				w.step("a pod has the address of a former pod whose group has stayed", w.testGroupStays)
+			}
+			w.step("a switch lacks a route", w.testRouteLost)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
 			w.step("the agent is restarted", w.testAgentRestarts)
 			w.step("the switch is restarted", w.testSwitchRestarts)
@@ -109,6 +116,70 @@ func (w *world) reachAll() {
 			require.NoError(w.t, w.lab.Reach(w.t.Context(), from.Pod, to.Address))
 		}
 	}
+}
+
+// testGroupStays gives a pod the address of a deleted one, whose group OpenDaylight has kept. The test makes Oxygen count a route of the
+// group twice, as it does in a cluster when a member fails: it writes an entry of the FIB again as it is. The bridge corrects the group.
+func (w *world) testGroupStays() {
+	first, next := pod(9, "web", "first", "host1"), pod(10, "web", "next", "host1")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), first))
+	was, err := w.lab.Plug(w.t.Context(), first)
+	require.NoError(w.t, err)
+	w.mustPing(was.Pod, w.pods[0].Address)
+	path := "/restconf/config/odl-fib:fibEntries/vrfTables/100:1/vrfEntry/" + was.Address.String() + "%2F32"
+	status, said, err := w.lab.Controller.Request(w.t.Context(), http.MethodPut, path, w.get(path))
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusOK, status, "%s", said)
+	counted := func(n int) func() bool {
+		entry := regexp.MustCompile(fmt.Sprintf(`"IpAddress":"%s/32",[^}]*"flowrefCount":%d}`, was.Address, n))
+		return func() bool { return entry.MatchString(w.get("/restconf/operational/l3nexthop:l3nexthop")) }
+	}
+	w.eventually("the route is counted twice", counted(2))
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), first))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), first))
+	w.eventually("the route is gone, and its group has stayed", counted(1))
+
+	next.Address = was.Address.String()
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), next))
+	is, err := w.lab.Plug(w.t.Context(), next)
+	require.NoError(w.t, err)
+	require.Equal(w.t, was.Address, is.Address)
+	for _, p := range w.pods {
+		require.NoError(w.t, w.lab.Reach(w.t.Context(), p.Pod, is.Address))
+	}
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), next))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), next))
+}
+
+// testRouteLost deletes the route to a pod of the other host from a switch. A bridge that starts lets OpenDaylight write it again.
+func (w *world) testRouteLost() {
+	front, back := w.pods[0], w.pods[2]
+	_, err := w.lab.Exec(w.t.Context(), "host1", "ovs-ofctl", "-O", "OpenFlow13", "del-flows", "unix:"+filepath.Join(w.lab.Host("host1").Dir, odl.Bridge+".mgmt"),
+		"table=21,ip,nw_dst="+back.Address.String())
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.lab.Apart(w.t.Context(), front.Pod, back.Address))
+	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "none"))
+	require.NoError(w.t, w.lab.Reach(w.t.Context(), front.Pod, back.Address))
+	w.reachAll()
+}
+
+// get reads from the controller.
+func (w *world) get(path string) string {
+	w.t.Helper()
+	_, answer, err := w.lab.Controller.Request(w.t.Context(), http.MethodGet, path, "")
+	require.NoError(w.t, err)
+	return string(answer)
+}
+
+// eventually waits until something holds.
+func (w *world) eventually(what string, holds func() bool) {
+	w.t.Helper()
+	require.NoError(w.t, odlpods.Await(w.t.Context(), func(context.Context) error {
+		if !holds() {
+			return errors.New(what + ": not yet")
+		}
+		return nil
+	}))
 }
 
 func (w *world) testAgain() {

@@ -19,7 +19,10 @@ import (
 )
 
 // Pod is a pod that clients post.
-type Pod struct{ Namespace, Name, UID, Host string }
+type Pod struct {
+	Namespace, Name, UID, Host string
+	Address                    string // requested; empty: one of the pool
+}
 
 // String returns the name of the pod's interface, which is also the name of its sandbox in the lab.
 func (p Pod) String() string { return p.Namespace + ":" + p.Name }

@@ -79,6 +79,12 @@ func entriesOf(q *wire.Request) (map[entry]string, error) {
 	return all, nil
 }
 
+// writesEntries reports whether a request writes entries of the model. The others ask for routes again or correct groups (decisions 105 and 106).
+func writesEntries(q *wire.Request) bool {
+	const config = "/restconf/config/"
+	return strings.HasPrefix(q.Path, config) && !strings.HasPrefix(q.Path, config+"opendaylight-inventory:")
+}
+
 // writes returns the writes of the bridge since the last call, in the order of their answers.
 func (w *world) writes() (all []write) {
 	w.t.Helper()
@@ -86,7 +92,7 @@ func (w *world) writes() (all []write) {
 	w.counted = time.Now()
 	for c, between := range w.wires {
 		for _, q := range between.Seen() {
-			if !q.Writes() || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
+			if !q.Writes() || !writesEntries(&q) || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
 				continue
 			}
 			entries, err := entriesOf(&q)

@@ -24,6 +24,7 @@ type Dialect struct {
 	Query string // of a GET of the config datastore
 	// Operational is the path of the operational datastore, and State the query of its GET.
 	Operational, State string
+	Operations         string // path of RPCs
 	Media              string
 	Equal              bool // keys are written list=key, not list/key
 	// Many: a POST may contain many entries of a list; all or none of them are created.
@@ -48,10 +49,10 @@ type Dialect struct {
 //	entries of one POST   many              many            many          one
 //	writers               many              one             one           many
 var dialects = []Dialect{
-	{Name: Draft02, Data: "/restconf/config", Operational: "/restconf/operational", Media: JSONOfDraft, Many: true, Together: true, Missing: saysDataMissing},
-	{Name: Oxygen8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: never, Opaque: true},
-	{Name: Neon8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: isNotFound},
-	{Name: RFC8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Together: true, Missing: isNotFound},
+	{Name: Draft02, Data: "/restconf/config", Operational: "/restconf/operational", Operations: "/restconf/operations", Media: JSONOfDraft, Many: true, Together: true, Missing: saysDataMissing},
+	{Name: Oxygen8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Many: true, Missing: never, Opaque: true},
+	{Name: Neon8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Many: true, Missing: isNotFound},
+	{Name: RFC8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Together: true, Missing: isNotFound},
 }
 
 // Dialects returns the names of the supported dialects.
@@ -91,6 +92,19 @@ func (d *Dialect) Entry(l *codec.List, key string) string {
 		path += Escape(l.FirstKey) + next
 	}
 	return path + Escape(key)
+}
+
+// Nested returns the path of an entry that is in another entry: list, key, list, key. root is Data or Operational.
+func (d *Dialect) Nested(root, container string, keyed ...string) string {
+	path := root + "/" + container
+	for i := 0; i+1 < len(keyed); i += 2 {
+		before := "/"
+		if d.Equal {
+			before = "="
+		}
+		path += "/" + keyed[i] + before + Escape(keyed[i+1])
+	}
+	return path
 }
 
 // Escape returns a key for a path. It escapes every reserved character, because

@@ -89,6 +89,7 @@ type Controller struct {
 	loading  int // the status of all answers while it starts; 0 if it is ready
 	// plugged holds the ports of switches, with their status.
 	plugged map[string]string
+	indexes map[string]int // if-index, by interface
 }
 
 // Fault may answer a request instead of the controller. It returns whether it did.
@@ -103,7 +104,7 @@ func New(release Release) (*Controller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Controller{release: release, schema: schema, tag: 5000, password: Password, plugged: map[string]string{}}
+	c := &Controller{release: release, schema: schema, tag: 5000, password: Password, plugged: map[string]string{}, indexes: map[string]int{}}
 	c.Wipe()
 	return c, nil
 }

@@ -1,6 +1,7 @@
 package odlfake
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
@@ -110,14 +111,19 @@ func (c *Controller) states(container string) []map[string]any {
 // interfaceStates returns the ports, and the interfaces on them.
 func (c *Controller) interfaceStates() (all []map[string]any) {
 	state := func(name, kind, status string) map[string]any {
-		return map[string]any{"name": name, "type": kind, "if-index": len(all) + 1, "admin-status": "up", "oper-status": status}
+		if c.indexes[name] == 0 {
+			c.indexes[name] = len(c.indexes) + 1
+		}
+		return map[string]any{"name": name, "type": kind, "if-index": c.indexes[name], "admin-status": "up", "oper-status": status}
 	}
 	for _, port := range slices.Sorted(maps.Keys(c.plugged)) {
 		all = append(all, state(port, "iana-if-type:other", c.plugged[port]))
 	}
 	for _, e := range c.all("ietf-interfaces:interfaces") {
 		if status := c.status(e.key); status != "" {
-			all = append(all, state(e.key, "iana-if-type:l2vlan", status))
+			one := state(e.key, "iana-if-type:l2vlan", status)
+			one["lower-layer-if"], one["phys-address"] = []string{fmt.Sprintf("openflow:1:%d", len(all)+1)}, "5e:00:00:00:00:01"
+			all = append(all, one)
 		}
 	}
 	return all
