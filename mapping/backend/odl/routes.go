@@ -118,7 +118,7 @@ func (b *Backend) askForRoutes(ctx context.Context, s *session, known map[string
 	return nil
 }
 
-// routes are those of a switch in a vpn-instance.
+// routes has the routes of a switch in a vpn-instance.
 type routes struct {
 	node   string // openflow:SWITCH
 	number jsontext.Value
