@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
@@ -22,15 +22,8 @@ import (
 
 // nextHop is an entry of vpnNexthop in l3nexthop:l3nexthop (operational).
 type nextHop struct {
-	Prefix string  `json:"IpAddress"`
-	Group  uint64  `json:"egressPointer"`
-	Uses   *uint64 `json:"flowrefCount"` // nil in releases that do not count
-}
-
-// vpnNextHops is an entry of the list around it.
-type vpnNextHops struct {
-	VPN  uint64    `json:"vpnId"`
-	Hops []nextHop `json:"vpnNexthop"`
+	Group uint64  `json:"egressPointer"`
+	Uses  *uint64 `json:"flowrefCount"` // nil in releases that do not count
 }
 
 // group is an entry of flow-node-inventory:group (config), as far as it tells where packets go.
@@ -40,12 +33,11 @@ type group struct {
 			Actions []struct {
 				Set struct {
 					Match struct {
-						Destination struct {
-							MAC string `json:"address"`
-						} `json:"ethernet-destination"`
+						Source      ethernet `json:"ethernet-source"`
+						Destination ethernet `json:"ethernet-destination"`
 					} `json:"ethernet-match"`
 				} `json:"set-field"`
-				Load *struct {
+				Load struct {
 					Value uint64 `json:"value"`
 				} `json:"openflowplugin-extension-nicira-action:nx-reg-load"`
 			} `json:"action"`
@@ -53,102 +45,136 @@ type group struct {
 	} `json:"buckets"`
 }
 
+type ethernet struct {
+	MAC string `json:"address"`
+}
+
 // tagShift is the place of an interface's tag in the register that table 220 matches.
 const tagShift = 8
 
-// leads reports whether the group gives packets a MAC address and leads them to the port with a tag.
-func (g *group) leads(tag uint64, mac string) bool {
-	var to, gives bool
+// leads reports whether the group leads packets to the destination. A group that is counted more than once must have the MAC address of the
+// port too: then it is written again when the port is another one, and the switch gets it again.
+func (g *group) leads(to destination, uses uint64) bool {
+	var port, source, target bool
 	for _, b := range g.Buckets.Bucket {
 		for _, a := range b.Actions {
-			to = to || a.Load != nil && a.Load.Value == tag<<tagShift
-			gives = gives || strings.EqualFold(a.Set.Match.Destination.MAC, mac)
+			port = port || a.Load.Value == to.tag<<tagShift
+			source = source || strings.EqualFold(a.Set.Match.Source.MAC, to.link.mac)
+			target = target || strings.EqualFold(a.Set.Match.Destination.MAC, to.mac)
 		}
 	}
-	return to && gives
+	return port && target && (source || uses <= 1)
 }
 
-// correctGroups looks at the groups of the ports that are new or have changed in a view, and corrects those that lead elsewhere. It sets
-// astray of a port whose group is not corrected.
-func (b *Backend) correctGroups(ctx context.Context, s *session, before, now *view) error {
-	var all []destination
+// looksAtOnce is the largest number of ports whose groups one observation looks at. It looks at awaited ones first.
+const looksAtOnce = 64
+
+// lookAtGroups looks at the groups of ports, until a look at each port has found them right. It corrects a group that two looks in a row have found wrong: the
+// first one can have seen the port and the group at different times. It does nothing in a dialect that all releases with such
+// groups offer beside draft-02.
+func (b *Backend) lookAtGroups(ctx context.Context, s *session, before, now *view, awaited []string) error {
+	if s.dialect.Name != controller.Draft02 {
+		return nil
+	}
+	var first, names []string
 	for name, p := range now.ports {
-		if p.status != "up" || p.node == "" || p == before.ports[name] {
+		was := before.ports[name]
+		if p.link == was.link && p.addresses == was.addresses {
+			p.groups = was.groups
+			now.ports[name] = p
+		}
+		if p.status != "up" || p.node == "" || p.tag == 0 || p.mac == "" || p.addresses == "" || p.groups.right {
 			continue
 		}
-		for line := range strings.Lines(p.addresses) {
-			address, mac, _ := strings.Cut(strings.TrimSpace(line), " ")
-			all = append(all, destination{link: p.link, name: name, address: address, mac: mac, hops: s.nextHops(now.vpns[p.vpn])})
+		if slices.Contains(awaited, name) {
+			first = append(first, name)
+		} else {
+			names = append(names, name)
 		}
 	}
-	if len(all) > fewEntries {
-		var err error
-		if all, err = s.usedTwice(ctx, all); err != nil {
-			return err
-		}
-	}
+	names = append(first, names...)
+	names = names[:min(len(names), looksAtOnce)]
 	var mu sync.Mutex
-	return together(ctx, s.parallel(), len(all), func(ctx context.Context, i int) error {
-		err := b.correctGroup(ctx, s, all[i])
-		if err == nil || ctx.Err() != nil {
+	return together(ctx, s.parallel(), len(names), func(ctx context.Context, i int) error {
+		mu.Lock()
+		p := now.ports[names[i]]
+		vpn := now.vpns[p.vpn]
+		mu.Unlock()
+		found, err := b.lookAtGroup(ctx, s, names[i], p, vpn)
+		if err != nil {
+			b.log.Debug("look at a group of OpenDaylight", "interface", names[i], "err", err)
 			return ctx.Err()
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		now.change(all[i].name, func(p *port) { p.astray = err.Error() })
+		p.groups = found
+		now.ports[names[i]] = p
 		return nil
 	})
+}
+
+// groups is what the last look at the groups of a port's addresses has found.
+type groups struct {
+	right bool
+	wrong uint64 // the group that led elsewhere; 0 if none was found
 }
 
 // destination is an address of an interface.
 type destination struct {
 	link
-	name         string // of the interface
 	address, mac string
-	hops         stateList // that has the next hop of the address
 }
 
-// nextHops returns the list of the next hops of the vpn-instance with a vpn-id.
-func (s *session) nextHops(vpn uint64) stateList {
-	path := s.dialect.Nested("", "l3nexthop", "vpnNexthops", strconv.FormatUint(vpn, 10))
-	return stateList{"l3nexthop", path[1:], "vpnNexthop"}
-}
-
-// usedTwice returns the destinations whose groups are counted more than once, by reading all next hops. A port that Netvirt has just given a
-// group of a former port can be missed; it is looked at when it is added again.
-func (s *session) usedTwice(ctx context.Context, all []destination) ([]destination, error) {
-	type place struct {
-		hops   stateList
-		prefix string
-	}
-	twice := map[place]bool{}
-	_, err := readState(ctx, s, stateList{"l3nexthop", "l3nexthop", "vpnNexthops"}, func(e vpnNextHops) {
-		for _, h := range e.Hops {
-			twice[place{s.nextHops(e.VPN), h.Prefix}] = h.Uses != nil && *h.Uses > 1
+// lookAtGroup looks at the groups of a port's addresses, and corrects one that the last look has found wrong too.
+func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p port, vpn uint64) (groups, error) {
+	for line := range strings.Lines(p.addresses) {
+		address, mac, _ := strings.Cut(strings.TrimSpace(line), " ")
+		to := destination{p.link, address, mac}
+		h, err := s.nextHop(ctx, vpn, to)
+		if err != nil {
+			return p.groups, err
 		}
-	})
-	return slices.DeleteFunc(all, func(to destination) bool { return !twice[place{to.hops, to.prefix()}] }), unlessRefused(err)
+		if h.Uses == nil {
+			continue // Netvirt has given it no group yet, or does not count
+		}
+		path := s.dialect.Nested(s.dialect.Data, "opendaylight-inventory:nodes", "node", to.node, "flow-node-inventory:group", strconv.FormatUint(h.Group, 10))
+		g, err := s.group(ctx, path)
+		if err != nil || g.leads(to, *h.Uses) {
+			if err != nil {
+				return p.groups, err
+			}
+			continue
+		}
+		if p.groups.wrong != h.Group {
+			return groups{wrong: h.Group}, nil
+		}
+		return b.correct(ctx, s, name, to, h.Group, path)
+	}
+	return groups{right: true}, nil
 }
 
-// correctGroup corrects the group that leads packets to an address, if it leads elsewhere. The error says why it still does.
-func (b *Backend) correctGroup(ctx context.Context, s *session, to destination) error {
-	var h nextHop
-	if _, err := readState(ctx, s, to.hops, func(e nextHop) { h = e }, to.prefix()); unlessRefused(err) != nil {
-		return err
+// correct writes the group of a destination. The next look shows the result. A group of an external interface counts as right.
+func (b *Backend) correct(ctx context.Context, s *session, name string, to destination, id uint64, path string) (groups, error) {
+	wrong := groups{wrong: id}
+	found, err := s.look(ctx, &s.lists[codec.Interfaces], []string{name})
+	if err != nil {
+		return wrong, err
 	}
-	if h.Uses == nil {
-		return nil // there is no group yet, or the release does not count
+	if found[name] == nil || !codec.CarriesMark(found[name]) {
+		return groups{right: true}, nil
 	}
-	path := s.dialect.Nested(s.dialect.Data, "opendaylight-inventory:nodes", "node", to.node, "flow-node-inventory:group", strconv.FormatUint(h.Group, 10))
-	g, err := s.group(ctx, path)
-	if err != nil || g.leads(to.tag, to.mac) {
-		return err
+	if err := s.Send(ctx, s.request(http.MethodPut, path, to.groupBody(id)), nil); err != nil {
+		return wrong, err
 	}
-	if err := s.Send(ctx, s.request(http.MethodPut, path, to.groupBody(h.Group)), nil); err != nil {
-		return fmt.Errorf("group %d leads packets for %s to a former port, and cannot be corrected: %w", h.Group, to.address, err)
-	}
-	b.log.Info("corrected a group of OpenDaylight that led packets for a pod to a former port", "interface", to.name, "address", to.address, "switch", to.node, "group", h.Group)
-	return nil
+	b.log.Info("corrected a group of OpenDaylight that led packets for a pod to a former port", "interface", name, "address", to.address, "switch", to.node, "group", id)
+	return wrong, nil
+}
+
+// nextHop reads the next hop of an address; the zero value if there is none.
+func (s *session) nextHop(ctx context.Context, vpn uint64, to destination) (h nextHop, err error) {
+	path := s.dialect.Nested("", "l3nexthop", "vpnNexthops", strconv.FormatUint(vpn, 10))
+	_, err = readState(ctx, s, stateList{"l3nexthop", path[1:], "vpnNexthop"}, func(e nextHop) { h = e }, to.prefix())
+	return h, err
 }
 
 // group reads a group; the zero value if it does not exist.

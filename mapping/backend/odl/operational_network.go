@@ -46,7 +46,7 @@ func (b *Backend) Observe(ctx context.Context, awaited []string) ([]string, erro
 		}
 	}
 	if err == nil {
-		err = b.correctGroups(ctx, s, before, now)
+		err = b.lookAtGroups(ctx, s, before, now, awaited)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read OpenDaylight's operational datastore: %w", err)

@@ -3,6 +3,7 @@ package odl
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -24,7 +25,7 @@ type port struct {
 	link
 	elan, vpn string // that it is a member of
 	addresses string // that it has in the vpn
-	astray    string // the group that leads packets for one of them elsewhere; empty if none is known
+	groups    groups
 }
 
 // link is the state of an interface in ietf-interfaces:interfaces-state.
@@ -130,7 +131,7 @@ func (v *view) lacksMembership(p port, vpn string) string {
 func (p port) lacks() string {
 	switch p.status {
 	case "up":
-		return unless(p.astray == "", "flows not programmed: "+p.astray)
+		return unless(p.groups.wrong == 0, fmt.Sprintf("flows not programmed: group %d leads packets for it to a former port", p.groups.wrong))
 	case "":
 		return "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
 	}
@@ -185,13 +186,13 @@ func (v *view) change(name string, change func(*port)) {
 }
 
 // unsure returns the interfaces whose other state must be read: those with a new membership,
-// members that were not complete, and the awaited ones if they are few. The node's port in an
+// members that were not complete or have a wrong group, and the awaited ones if they are few. The node's port in an
 // elan-instance is complete without addresses if it is in no vpn-instance.
 func (v *view) unsure(before *view, awaited []string) []string {
 	all := map[string]bool{}
 	for name, p := range v.ports {
 		was := before.ports[name]
-		if was.elan != p.elan || was.vpn != p.vpn || was.status != "up" || was.addresses == "" && p.vpn != "" {
+		if was.elan != p.elan || was.vpn != p.vpn || was.status != "up" || was.addresses == "" && p.vpn != "" || was.groups.wrong != 0 {
 			all[name] = true
 		}
 	}

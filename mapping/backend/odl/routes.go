@@ -13,12 +13,12 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
-	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // OpenDaylight writes no flow to a switch while it gives the switch its former flows again, after the switch has connected or another member
 // has become its master. Nothing repeats a route to a pod of another node that should have been written then. So the backend asks
-// for the routes to other nodes again, by an RPC of Netvirt (decision 106).
+// for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that over draft-02 alone: over their RFC 8040, Oxygen and
+// Neon fail concurrent writes.
 
 // routesTimes is how many times the routes of a connection are asked for.
 const routesTimes = 2
@@ -26,8 +26,10 @@ const routesTimes = 2
 // routesPerSecond limits the load: Netvirt writes each route to its datastore and to the switch.
 const routesPerSecond = 100
 
-// inventory is the list of the switches that are connected.
+// inventory is the list of the switches that are connected. inventoryPath asks for the leaves of node. Draft-02 cannot select leaves.
 var inventory = stateList{"opendaylight-inventory", "nodes", "node"}
+
+const inventoryPath = "/rests/data/opendaylight-inventory:nodes?content=nonconfig&fields=node(id;flow-node-inventory:port-number)"
 
 type node struct {
 	ID   string `json:"id"`                              // openflow:SWITCH
@@ -41,36 +43,39 @@ type connection struct {
 	asked int       // how many times its routes were asked for
 }
 
-// keepRoutes asks for the routes of switches again whose connections are new, until ctx ends. A bridge that starts knows no connection, so all
-// are new to it.
+// keepRoutes asks for the routes of switches again whose connections are new, until ctx ends: one switch after the other, the newest connection first.
+// A backend that starts knows no connection, so all are new to it.
 func (b *Backend) keepRoutes(ctx context.Context) {
 	known := map[string]*connection{}
-	interval := b.cfg.Poll
-	for pause(ctx, interval); ctx.Err() == nil; pause(ctx, interval) {
+	wait := b.cfg.Poll
+	for pause(ctx, wait); ctx.Err() == nil; pause(ctx, wait) {
+		wait = b.cfg.Poll
 		s := b.observed.Load()
-		if s == nil {
+		if s == nil || s.dialect.Name != controller.Draft02 {
 			continue
 		}
-		begun := time.Now()
-		err := s.connections(ctx, known)
-		interval = max(b.cfg.Poll, pollShare*time.Since(begun))
-		if err == nil {
-			err = b.askForRoutes(ctx, s, known)
+		if err := s.connections(ctx, known); err != nil {
+			b.log.Debug("read the connections of switches", "err", err)
+			continue
 		}
+		id := b.due(known)
+		if id == "" {
+			continue
+		}
+		known[id].asked++
+		count, err := s.askForRoutes(ctx, id)
 		if err != nil && ctx.Err() == nil {
-			b.log.Debug("ask OpenDaylight for routes", "err", err)
+			b.log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "err", err)
+			continue
 		}
+		b.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "routes", count)
+		wait = time.Duration(count) * time.Second / routesPerSecond
 	}
 }
 
 // connections adds the connections that are new to known.
 func (s *session) connections(ctx context.Context, known map[string]*connection) error {
-	q := s.stateRequest(inventory)
-	if s.dialect.Equal {
-		q.URL += "&fields=node(id;flow-node-inventory:port-number)"
-	} else {
-		q.URL += "?depth=3" // with the keys of flows, groups and ports: draft-02 has no fields
-	}
+	q := controller.Request{Method: http.MethodGet, URL: s.base + inventoryPath, Media: controller.JSONOfRFC, Timeout: s.cfg.Timeout}
 	_, err := readStateBy(ctx, s, q, inventory, func(n node) {
 		if c := known[n.ID]; c == nil || c.port != n.Port {
 			known[n.ID] = &connection{port: n.Port, since: time.Now()}
@@ -79,62 +84,59 @@ func (s *session) connections(ctx context.Context, known map[string]*connection)
 	return err
 }
 
-// askForRoutes asks for the routes of the switches for which it is time, one vpn-instance of ours after the other.
-func (b *Backend) askForRoutes(ctx context.Context, s *session, known map[string]*connection) error {
-	due := map[string]*connection{}
-	for id, c := range known {
-		if after := time.Duration(1+2*c.asked) * b.cfg.Routes; c.asked < routesTimes && time.Since(c.since) >= after {
-			due[id] = c
+// due returns the switch for whose routes it is time; empty if there is none.
+func (b *Backend) due(known map[string]*connection) (id string) {
+	for other, c := range known {
+		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*b.cfg.Routes && (id == "" || c.since.After(known[id].since)) {
+			id = other
 		}
 	}
-	if len(due) == 0 {
-		return nil
-	}
-	asked := map[string][]routes{}
-	if _, err := readState(ctx, s, vpnStates, func(e vpnState) {
-		for i := range e.Switches {
-			r := e.routes(i)
-			asked[r.node] = append(asked[r.node], r)
-		}
-	}); err != nil {
-		return err
-	}
-	for id, c := range due {
-		for _, r := range asked[id] {
-			ours, err := b.isOurs(ctx, r.vpn.Name)
-			if err == nil && ours && r.count > 0 {
-				err = s.askFor(ctx, r)
-				pause(ctx, time.Duration(r.count)*time.Second/routesPerSecond)
-			}
-			if controller.IsRefusal(err) {
-				b.log.Warn("OpenDaylight refuses to write the routes of a switch to other nodes again", "switch", id, "vpn-instance", r.vpn.Name, "err", err)
-			} else if err != nil {
-				return err
-			}
-		}
-		c.asked++
-		b.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id)
-	}
-	return nil
+	return id
 }
 
 // routes has the routes of a switch in a vpn-instance.
 type routes struct {
-	node   string // openflow:SWITCH
-	number jsontext.Value
+	number jsontext.Value // of the switch
 	vpn    vpnState
 	count  int // of the interfaces on other switches
 }
 
-// routes returns the routes of the vpn-instance's switch i.
-func (e vpnState) routes(i int) routes {
-	r := routes{node: "openflow:" + strings.Trim(string(e.Switches[i].ID), `"`), number: e.Switches[i].ID, vpn: e}
-	for other := range e.Switches {
-		if other != i {
-			r.count += len(e.Switches[other].Interfaces)
+// askForRoutes asks for the routes of a switch in all vpn-instances of ours. It returns how many they are.
+func (s *session) askForRoutes(ctx context.Context, id string) (count int, err error) {
+	var all []routes
+	var names []string
+	if _, err := readState(ctx, s, vpnStates, func(e vpnState) {
+		if r, is := e.routesOf(id); is && r.count > 0 {
+			all, names = append(all, r), append(names, e.Name)
+		}
+	}); err != nil {
+		return 0, err
+	}
+	ours, err := s.look(ctx, &s.lists[codec.VPNInstances], names)
+	if err != nil {
+		return 0, err
+	}
+	var failures []error
+	for _, r := range all {
+		if e := ours[r.vpn.Name]; e != nil && codec.MayTake(e) {
+			count += r.count
+			failures = append(failures, s.askFor(ctx, r))
 		}
 	}
-	return r
+	return count, errors.Join(failures...)
+}
+
+// routesOf returns the routes of a switch; is is false if the vpn-instance has no interface there.
+func (e vpnState) routesOf(id string) (r routes, is bool) {
+	r.vpn = e
+	for _, one := range e.Switches {
+		if "openflow:"+strings.Trim(string(one.ID), `"`) == id {
+			r.number, is = one.ID, true
+		} else {
+			r.count += len(one.Interfaces)
+		}
+	}
+	return r, is
 }
 
 // askFor asks for routes again.
@@ -146,23 +148,7 @@ func (s *session) askFor(ctx context.Context, r routes) error {
 	}
 	body, err := json.Marshal(map[string]input{"fib-rpc:input": {r.number, r.vpn.ID, r.vpn.RD}})
 	if err != nil {
-		return fmt.Errorf("ask for routes of %s: %w", r.node, err)
+		return fmt.Errorf("ask for the routes of %s: %w", r.vpn.Name, err)
 	}
-	return s.Send(ctx, s.request(http.MethodPost, s.dialect.Operations+"/fib-rpc:populate-fib-on-dpn", body), nil)
-}
-
-// isOurs reports whether a vpn-instance is ours. It is an error if our entries are not known.
-func (b *Backend) isOurs(ctx context.Context, vpn string) (bool, error) {
-	if err := b.acquire(ctx); err != nil {
-		return false, err
-	}
-	defer b.release()
-	if b.mirror == nil {
-		return false, errors.New("our entries in OpenDaylight are not known")
-	}
-	unit := codec.UnitOf(netvirt.VPNInstance{Name: vpn})
-	if target, is := strings.CutPrefix(vpn, codec.TransitPrefix); is {
-		unit = codec.UnitOf(netvirt.Transit{RouteTarget: target})
-	}
-	return b.mirror.At(unit) != codec.Content{}, nil
+	return s.Send(ctx, s.request(http.MethodPost, "/restconf/operations/fib-rpc:populate-fib-on-dpn", body), nil)
 }

@@ -36,7 +36,7 @@ func (c *codec) isOurs(u Unit, have Content) bool {
 	case netvirt.KindNodeNetwork:
 		return marked(have[ELANInstances].(*ELANInstance).Description)
 	case netvirt.KindManagementPort, netvirt.KindNodePort:
-		return slices.ContainsFunc(have[:], carriesMark)
+		return slices.ContainsFunc(have[:], CarriesMark)
 	case netvirt.KindTransit, netvirt.KindVPNInstance:
 		if e, ok := have[VPNInstances].(*vpnInstance); ok {
 			return marked(e.Description)
@@ -48,7 +48,7 @@ func (c *codec) isOurs(u Unit, have Content) bool {
 	case netvirt.KindFloatingIP:
 		return hasOurPorts(have[floatingIPs].(*routerPorts))
 	}
-	return hasInterfaceForm(u.Name) && slices.ContainsFunc(have[:], carriesMark)
+	return hasInterfaceForm(u.Name) && slices.ContainsFunc(have[:], CarriesMark)
 }
 
 // MayBeOurs reports whether an entry can be ours, before the other entries of its unit are
@@ -66,8 +66,8 @@ func (c *codec) MayBeOurs(l int, e Entry) bool {
 	return c.isOurs(u, have)
 }
 
-// carriesMark reports whether an entry of an interface has our mark.
-func carriesMark(e Entry) bool {
+// CarriesMark reports whether an entry of an interface has our mark.
+func CarriesMark(e Entry) bool {
 	switch e := e.(type) {
 	case *IETFInterface:
 		return marked(e.Description)

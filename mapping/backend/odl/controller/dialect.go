@@ -24,7 +24,6 @@ type Dialect struct {
 	Query string // of a GET of the config datastore
 	// Operational is the path of the operational datastore, and State the query of its GET.
 	Operational, State string
-	Operations         string // path of RPCs
 	Media              string
 	Equal              bool // keys are written list=key, not list/key
 	// Many: a POST may contain many entries of a list; all or none of them are created.
@@ -49,10 +48,10 @@ type Dialect struct {
 //	entries of one POST   many              many            many          one
 //	writers               many              one             one           many
 var dialects = []Dialect{
-	{Name: Draft02, Data: "/restconf/config", Operational: "/restconf/operational", Operations: "/restconf/operations", Media: JSONOfDraft, Many: true, Together: true, Missing: saysDataMissing},
-	{Name: Oxygen8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Many: true, Missing: never, Opaque: true},
-	{Name: Neon8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Many: true, Missing: isNotFound},
-	{Name: RFC8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Operations: "/rests/operations", Media: JSONOfRFC, Equal: true, Together: true, Missing: isNotFound},
+	{Name: Draft02, Data: "/restconf/config", Operational: "/restconf/operational", Media: JSONOfDraft, Many: true, Together: true, Missing: saysDataMissing},
+	{Name: Oxygen8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: never, Opaque: true},
+	{Name: Neon8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: isNotFound},
+	{Name: RFC8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Together: true, Missing: isNotFound},
 }
 
 // Dialects returns the names of the supported dialects.

@@ -256,7 +256,7 @@ func (t *top) content() map[string]any {
 
 // modules returns the names of the modules that the controller serves.
 func (c *Controller) modules() []string {
-	names := []string{topologyModule}
+	names := []string{topologyModule, "l3nexthop"}
 	for _, m := range c.schema.Modules {
 		if !strings.HasPrefix(m.Name, "coe-") && m.Name != "k8s" && m.Name != "k8s-cluster" && (m.Name != "l3vpn" || c.release.L3VPN == Nested) {
 			names = append(names, m.Name)

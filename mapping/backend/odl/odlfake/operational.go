@@ -45,6 +45,7 @@ var operationalKeys = map[string][]string{
 	"vpn-instance-op-data":  {"vpn-instance-op-data-entry", "vrf-id"},
 	"vpn-interface-op-data": {"vpn-interface-op-data-entry", "name", "vpn-instance-name"},
 	"acl-ports-lookup":      {"acl-ports-by-ip", "acl-name"},
+	"l3nexthop":             {"vpnNexthops", "vpnId"}, // it has none
 }
 
 // operational answers a request to the operational datastore; path is relative to its root.
@@ -104,6 +105,8 @@ func (c *Controller) states(container string) []map[string]any {
 		return c.vpnStates()
 	case "acl-ports-lookup":
 		return c.listStates()
+	case "l3nexthop":
+		return nil
 	}
 	return c.vpnMemberStates()
 }
