@@ -69,9 +69,9 @@ func (g *group) leads(to destination, uses uint64) bool {
 // looksAtOnce is the largest number of ports whose groups one observation looks at. It looks at awaited ones first.
 const looksAtOnce = 64
 
-// lookAtGroups looks at the groups of ports, until a look at each port has found them right. It corrects a group that two looks in a row have found wrong: the
-// first one can have seen the port and the group at different times. It does nothing in a dialect that all releases with such
-// groups offer beside draft-02.
+// lookAtGroups looks at the groups of ports, until a look at each port has found them right. It corrects a group that two looks in a row have
+// found wrong: the first one can have seen the port and the group at different times. It does so over draft-02 only, which all releases
+// with such groups offer.
 func (b *Backend) lookAtGroups(ctx context.Context, s *session, before, now *view, awaited []string) error {
 	if s.dialect.Name != controller.Draft02 {
 		return nil
@@ -139,16 +139,16 @@ func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p po
 		}
 		path := s.dialect.Nested(s.dialect.Data, "opendaylight-inventory:nodes", "node", to.node, "flow-node-inventory:group", strconv.FormatUint(h.Group, 10))
 		g, err := s.group(ctx, path)
-		if err != nil || g.leads(to, *h.Uses) {
-			if err != nil {
-				return p.groups, err
-			}
+		if err != nil {
+			return p.groups, err
+		}
+		if g.leads(to, *h.Uses) {
 			continue
 		}
-		if p.groups.wrong != h.Group {
-			return groups{wrong: h.Group}, nil
+		if p.groups.wrong == h.Group {
+			return b.correct(ctx, s, name, to, h.Group, path)
 		}
-		return b.correct(ctx, s, name, to, h.Group, path)
+		return groups{wrong: h.Group}, nil
 	}
 	return groups{right: true}, nil
 }
