@@ -10,8 +10,8 @@ LINT       := $(TOOLS)/$(GOLANGCI)
 BACKEND    ?= ovn
 # The default of go test, ten minutes for a package, is too short for a slow machine.
 GO_TEST    := go test -timeout 80m
-# LANE runs tests of make test. Parallel tests mostly wait, so four of a package run at a time.
-LANE       := $(GO_TEST) -vet=off -parallel 4
+# WAITING runs tests that mostly wait for other programs, so four parallel ones of a package run at a time.
+WAITING    := $(GO_TEST) -vet=off -parallel 4
 # AT_A_TIME is the number of packages that test-ovn runs at a time.
 AT_A_TIME  ?= 2
 # The tests whose outcome depends on the release of OVN: with packets, and on databases that change or fail.
@@ -117,23 +117,23 @@ test: deps kube odl ovn ## run all tests on real programs, except those of make 
 # Most tests wait for other programs, so two packages of each of test-race and test-plain run at a time. make check
 # vets them. OpenDaylight comes last: its tests failed twice while the machine compiled the other tests.
 test-race:
-	CGO_ENABLED=1 $(LANE) -race -p 2 -skip '$(NO_RACE)' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) ./test/suite/kubelet ./test/suite/ansible $(PLAIN)))
-	CGO_ENABLED=1 $(LANE) -race -short ./cni/agent
-	CGO_ENABLED=1 $(LANE) -race -run InProcess ./cni/agent
+	CGO_ENABLED=1 $(WAITING) -race -p 2 -skip '$(NO_RACE)' $(LONG) $$(go list ./... | grep -vxFf <(go list $(LONG) ./test/suite/kubelet ./test/suite/ansible $(PLAIN)))
+	CGO_ENABLED=1 $(WAITING) -race -short ./cni/agent
+	CGO_ENABLED=1 $(WAITING) -race -run InProcess ./cni/agent
 
-test-plain: test-plain-1 test-plain-2
-	$(LANE) -p 2 -skip 'InProcess$$' $(PLAIN)
-	$(LANE) -p 2 -run '$(NO_RACE)' $(PLAIN_IN)
-	$(LANE) -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/memory
+test-plain: test-plain-ovn test-plain-kubelet
+	$(WAITING) -p 2 -skip 'InProcess$$' $(PLAIN)
+	$(WAITING) -p 2 -run '$(NO_RACE)' $(PLAIN_IN)
+	$(WAITING) -p 2 -run Conformance ./mapping/backend/odl ./mapping/backend/memory
 	$(MAKE) test-oxygen
 
-# The first parts of test-plain, which run at the same time, have one package at a time each.
-test-plain-1:
+# The first parts of test-plain have one package at a time each. make -j runs them at the same time.
+test-plain-ovn:
 	$(MAKE) test-ovn OVN=25.03 AT_A_TIME=1
 	$(TEST_DEMO)
 
-test-plain-2:
-	$(LANE) -p 1 ./test/suite/kubelet ./test/suite/ansible
+test-plain-kubelet:
+	$(WAITING) -p 1 ./test/suite/kubelet ./test/suite/ansible
 
 test-oxygen:
 	$(ON_ODL)/oxygen ./mapping/backend/odl
@@ -142,7 +142,7 @@ test-oxygen:
 test-ovn: build
 	ovn-northd --version
 	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/ovsdb
-	$(LANE) -count=1 -p $(AT_A_TIME) -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
+	$(WAITING) -count=1 -p $(AT_A_TIME) -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
 	$(TEST_DEMO)
 
 # faults: run random schedules of faults of OVN's northbound database, SEEDS=200 in each layout, and kill the bridge 50 times in each (root; an hour)
@@ -219,4 +219,4 @@ bench-odl: deps kube odl
 	go run ./test/bench/odl
 	go run ./test/bench/edge -only clusterip
 
-.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-plain-1 test-plain-2 test-oxygen test-ovn test-odl conformance test-fast fuzz fuzz-build bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean
+.PHONY: help build csit run demo demo-down demo-k8s demo-k8s-down demo-odl demo-odl-down test test-race test-plain test-plain-ovn test-plain-kubelet test-oxygen test-ovn test-odl conformance test-fast fuzz fuzz-build bench bench-kube bench-policy bench-cni bench-edge bench-ovn bench-scale bench-odl check lint deps kube odl ovn clean

@@ -89,10 +89,13 @@ func (r *role) markGateways() {
 	}
 }
 
+// errReadOnly is the error for a write of a replica that does not lead.
+var errReadOnly = errors.New("this replica does not lead, and writes nothing")
+
 // newStandby returns the role of a replica that does not lead: its loop reads the backend
 // when a client asks for the status, and never writes.
 func (b *Bridge) newStandby() (*role, error) {
-	readOnly := fence{datastore: b.data.Identity()}
+	readOnly := fence{datastore: b.data.Identity(), held: func(context.Context) error { return errReadOnly }}
 	backend, err := newBackend(b.cfg.Backend, readOnly, b.log)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,6 @@ func (w *world) step(name string, do func()) {
 // TestPods tests the life cycle of pods with real parts: posted to the bridge, attached by the
 // plugin's binary and the agent's process, and reached through OVN.
 func TestPods(t *testing.T) {
-	t.Parallel()
 	w := newWorld(t, impatient, "host1", "host2")
 	front, back, cart := w.pod("host1", 1, "web", "front"), w.pod("host1", 2, "web", "back"), w.pod("host2", 3, "shop", "cart")
 	pods := []*sandbox{front, back, cart}

@@ -188,7 +188,7 @@ func (c *Conn) lacksRoute(ctx context.Context, to netip.Addr, port uint64) (stri
 	if err != nil || !slices.ContainsFunc(flows, func(f Flow) bool {
 		return leads(f.Actions) || slices.ContainsFunc(f.Groups, func(g uint32) bool { return leads(groups[g]) })
 	}) {
-		return fmt.Sprintf("table %d leads packets to %s elsewhere", routeTable, to), err
+		return fmt.Sprintf("table %d does not lead packets to %s to its port", routeTable, to), err
 	}
 	return "", nil
 }

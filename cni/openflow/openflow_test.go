@@ -90,7 +90,7 @@ func TestLacks(t *testing.T) {
 		{"table 17 has no flow of the elan-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0xb000090000000000/0xffffff0000000000,actions=write_metadata:0xc00009138c000000/0xfffffffffffffffe,goto_table:43"},
 		{"table 17 has no flow of the vpn-instance from 0a:58:0a:2a:00:02", "table=17,priority=10,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19"},
 		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001"},
-		{"table 21 leads packets to 10.42.0.2 elsewhere", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
+		{"table 21 does not lead packets to 10.42.0.2 to its port", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
 		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},
 		{"table 220 has no flow to port 7", "table=220,priority=9,reg6=0x90000900,actions=output:7"},
 		{"the groups of table 52 do not lead to port 7", "table=52,priority=5,metadata=0x138c000001/0xffff000001,actions=write_actions(group:210005)"},

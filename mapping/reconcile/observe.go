@@ -17,7 +17,7 @@ import (
 type Observer interface {
 	// Observe looks at the network, and returns the interfaces for whose objects Lacks may have
 	// changed. The awaited interfaces lacked something, and come first. It is called by one
-	// goroutine at a time.
+	// goroutine at a time. It may correct what the network has made of objects, unless the replica only reads.
 	Observe(ctx context.Context, awaited []string) (changed []string, err error)
 	// Lacks says for people what the network lacks of an object that the backend has, without
 	// its name; empty if it lacks nothing. It uses the last result of Observe. Before the first

@@ -1,6 +1,8 @@
 package odl_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -71,9 +73,13 @@ func TestGroupOfFormerPort(t *testing.T) {
 	const former, right, mac = 9 << 8, 2 << 8, "0a:58:00:00:00:02" // the if-index is 2
 	group := "/opendaylight-inventory:nodes/node/openflow%3A1/flow-node-inventory:group/150002"
 	const counted = `{"vpnNexthop":[{"IpAddress":"10.0.0.4/32","egressPointer":150002,"dpnId":1,"flowrefCount":1}]}`
-	const wrong = "flows not programmed: group 150002 leads packets for it to a former port"
+	var mayNot error
+	const wrong = "flows not programmed: group 150002 does not lead to its port"
 	begin := func(t *testing.T, answers map[string]string) (func() []string, *paths, *fake) {
-		b, f := start(t, odlfake.Oxygen)
+		f := newFake(t, odlfake.Oxygen)
+		cfg := f.config(t)
+		cfg.MayWrite = func(context.Context) error { return mayNot }
+		b := open(t, cfg)
 		want := podsOf("a")
 		write(t, b, want)
 		p := &paths{status: http.StatusOK, answers: answers}
@@ -135,6 +141,14 @@ func TestGroupOfFormerPort(t *testing.T) {
 		require.Empty(t, look())
 		require.Empty(t, p.take(http.StatusOK))
 	})
+	t.Run("of a replica that does not lead", func(t *testing.T) {
+		look, p, _ := begin(t, map[string]string{hop: counted, group: fmt.Sprintf(groupOf, mac, former)})
+		mayNot = errors.New("it does not lead")
+		defer func() { mayNot = nil }()
+		look()
+		require.Equal(t, []string{wrong}, look())
+		require.Empty(t, p.take(http.StatusOK))
+	})
 	t.Run("not readable for a time", func(t *testing.T) {
 		look, p, _ := begin(t, map[string]string{hop: `{`, group: fmt.Sprintf(groupOf, mac, former)})
 		require.Empty(t, look())
@@ -150,12 +164,12 @@ func TestRoutesAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(t, odlfake.Oxygen)
 			cfg := f.config(t)
-			cfg.Routes = 20 * time.Millisecond
+			cfg.RoutesDelay = 20 * time.Millisecond
 			b := open(t, cfg)
 			write(t, b, podsOf("a"))
 			const state = `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[
 				{"vrf-id":"100:7","vpn-id":100007,"vpn-instance-name":"a","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","vpn-interfaces":[{"interface-name":"a:pod-2"}]}]},
-				{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]}]},
+				{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-3"}]},{"dpnId":3,"vpn-interfaces":[{"interface-name":"a:pod-4"}]}]},
 				{"vrf-id":"9:9","vpn-id":100009,"vpn-instance-name":"of-others","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"x"}]},{"dpnId":2,"vpn-interfaces":[{"interface-name":"y"}]}]}]}}`
 			const nodes = `{"opendaylight-inventory:nodes":{"node":[{"id":"openflow:1","flow-node-inventory:port-number":40000},{"id":"openflow:2","flow-node-inventory:port-number":%d}]}}`
 			p := &paths{status: status, answers: map[string]string{
@@ -171,10 +185,11 @@ func TestRoutesAgain(t *testing.T) {
 				return all
 			}
 			const one, two = `{"fib-rpc:input":{"dpid":1,"vpn-id":100007,"rd":"100:7"}}`, `{"fib-rpc:input":{"dpid":"2","vpn-id":100007,"rd":"100:7"}}`
-			require.ElementsMatch(t, []string{one, one, two, two}, asked(4))
+			const transit = `{"fib-rpc:input":{"dpid":1,"vpn-id":100008,"rd":"100:1"}}`
+			require.ElementsMatch(t, []string{one, transit, one, transit, two, two}, asked(6))
 			for port := range 3 { // a third time would come before
 				p.set("/opendaylight-inventory:nodes", fmt.Sprintf(nodes, 40002+port))
-				require.Equal(t, []string{two, two}, asked(6 + 2*port)[4+2*port:])
+				require.Equal(t, []string{two, two}, asked(8 + 2*port)[6+2*port:])
 			}
 		})
 	}

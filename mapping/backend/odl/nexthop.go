@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -70,8 +70,8 @@ func (g *group) leads(to destination, uses uint64) bool {
 const looksAtOnce = 64
 
 // lookAtGroups looks at the groups of ports, until a look at each port has found them right. It corrects a group that two looks in a row have
-// found wrong: the first one can have seen the port and the group at different times. It does so over draft-02 only, which all releases
-// with such groups offer.
+// found wrong: the first one can have seen the port and the group at different times. Over RFC 8040 it does nothing: every release that has
+// such groups also offers draft-02.
 func (b *Backend) lookAtGroups(ctx context.Context, s *session, before, now *view, awaited []string) error {
 	if s.dialect.Name != controller.Draft02 {
 		return nil
@@ -137,7 +137,7 @@ func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p po
 		if h.Uses == nil {
 			continue // Netvirt has given it no group yet, or does not count
 		}
-		path := s.dialect.Nested(s.dialect.Data, "opendaylight-inventory:nodes", "node", to.node, "flow-node-inventory:group", strconv.FormatUint(h.Group, 10))
+		path := fmt.Sprintf("%s/opendaylight-inventory:nodes/node/%s/flow-node-inventory:group/%d", s.dialect.Data, controller.Escape(to.node), h.Group)
 		g, err := s.group(ctx, path)
 		if err != nil {
 			return p.groups, err
@@ -164,16 +164,18 @@ func (b *Backend) correct(ctx context.Context, s *session, name string, to desti
 		return groups{right: true}, nil
 	}
 	if err := s.Send(ctx, s.request(http.MethodPut, path, to.groupBody(id)), nil); err != nil {
+		if controller.IsRefusal(err) {
+			b.log.Warn("cannot correct a group of OpenDaylight that does not lead to the port of a pod", "interface", name, "address", to.address, "err", err)
+		}
 		return wrong, err
 	}
-	b.log.Info("corrected a group of OpenDaylight that led packets for a pod to a former port", "interface", name, "address", to.address, "switch", to.node, "group", id)
+	b.log.Info("corrected a group of OpenDaylight that did not lead to the port of a pod", "interface", name, "address", to.address, "switch", to.node, "group", id)
 	return wrong, nil
 }
 
 // nextHop reads the next hop of an address; the zero value if there is none.
 func (s *session) nextHop(ctx context.Context, vpn uint64, to destination) (h nextHop, err error) {
-	path := s.dialect.Nested("", "l3nexthop", "vpnNexthops", strconv.FormatUint(vpn, 10))
-	_, err = readState(ctx, s, stateList{"l3nexthop", path[1:], "vpnNexthop"}, func(e nextHop) { h = e }, to.prefix())
+	_, err = readState(ctx, s, stateList{"l3nexthop", fmt.Sprintf("l3nexthop/vpnNexthops/%d", vpn), "vpnNexthop"}, func(e nextHop) { h = e }, to.prefix())
 	return h, err
 }
 

@@ -55,9 +55,9 @@ type Config struct {
 	// written. It is longer if the comparisons would take more than a twentieth of the
 	// time. Default 15 s.
 	Poll time.Duration
-	// Routes is the time from the new connection of a switch until its routes are asked for again. They are asked for once more after
+	// RoutesDelay is the time from the new connection of a switch until its routes are asked for again. They are asked for once more after
 	// three times as long. Default 30 s.
-	Routes time.Duration
+	RoutesDelay time.Duration
 	// Conflict is the time for which an entry must be in conflict with other transactions (409) until it counts as refused.
 	// Default 10 s.
 	Conflict time.Duration
@@ -82,7 +82,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.ConnectTimeout, 2*time.Second)
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Poll, 15*time.Second)
-	setDefault(&c.Routes, 30*time.Second) // OpenDaylight needs up to 20 s for the former flows, and more on a busy machine
+	setDefault(&c.RoutesDelay, 30*time.Second) // OpenDaylight needs up to 20 s for the former flows, and more on a busy machine
 	setDefault(&c.Conflict, 10*time.Second)
 	setDefault(&c.Parallel, 8)
 	setDefault(&c.BatchBytes, 1<<20)

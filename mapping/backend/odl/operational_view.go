@@ -131,7 +131,7 @@ func (v *view) lacksMembership(p port, vpn string) string {
 func (p port) lacks() string {
 	switch p.status {
 	case "up":
-		return unless(p.groups.wrong == 0, fmt.Sprintf("flows not programmed: group %d leads packets for it to a former port", p.groups.wrong))
+		return unless(p.groups.wrong == 0, fmt.Sprintf("flows not programmed: group %d does not lead to its port", p.groups.wrong))
 	case "":
 		return "not plugged in yet: OpenDaylight knows of no such port on a switch that it manages"
 	}

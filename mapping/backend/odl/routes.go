@@ -17,13 +17,13 @@ import (
 
 // OpenDaylight writes no flow to a switch while it gives the switch its former flows again, after the switch has connected or another member
 // has become its master. Nothing repeats a route to a pod of another node that should have been written then. So the backend asks
-// for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that over draft-02 alone: over their RFC 8040, Oxygen and
+// for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that only with draft-02: over their RFC 8040, Oxygen and
 // Neon fail concurrent writes.
 
 // routesTimes is how many times the routes of a connection are asked for.
 const routesTimes = 2
 
-// routesPerSecond limits the load: Netvirt writes each route to its datastore and to the switch.
+// routesPerSecond limits the load: Netvirt writes the routes of new pods in a vpn-instance only between such calls.
 const routesPerSecond = 100
 
 // inventory is the list of the switches that are connected. inventoryPath asks for the leaves of node. Draft-02 cannot select leaves.
@@ -64,8 +64,14 @@ func (b *Backend) keepRoutes(ctx context.Context) {
 		}
 		known[id].asked++
 		count, err := s.askForRoutes(ctx, id)
-		if err != nil && ctx.Err() == nil {
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
 			b.log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "err", err)
+			continue
+		}
+		if count == 0 {
 			continue
 		}
 		b.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "routes", count)
@@ -87,7 +93,7 @@ func (s *session) connections(ctx context.Context, known map[string]*connection)
 // due returns the switch for whose routes it is time; empty if there is none.
 func (b *Backend) due(known map[string]*connection) (id string) {
 	for other, c := range known {
-		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*b.cfg.Routes && (id == "" || c.since.After(known[id].since)) {
+		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*b.cfg.RoutesDelay && (id == "" || c.since.After(known[id].since)) {
 			id = other
 		}
 	}
@@ -106,7 +112,7 @@ func (s *session) askForRoutes(ctx context.Context, id string) (count int, err e
 	var all []routes
 	var names []string
 	if _, err := readState(ctx, s, vpnStates, func(e vpnState) {
-		if r, is := e.routesOf(id); is && r.count > 0 {
+		if r, found := e.routesOf(id); found && r.count > 0 {
 			all, names = append(all, r), append(names, e.Name)
 		}
 	}); err != nil {
@@ -126,17 +132,17 @@ func (s *session) askForRoutes(ctx context.Context, id string) (count int, err e
 	return count, errors.Join(failures...)
 }
 
-// routesOf returns the routes of a switch; is is false if the vpn-instance has no interface there.
-func (e vpnState) routesOf(id string) (r routes, is bool) {
+// routesOf returns the routes of a switch; found is false if the vpn-instance has no interface there.
+func (e vpnState) routesOf(id string) (r routes, found bool) {
 	r.vpn = e
 	for _, one := range e.Switches {
 		if "openflow:"+strings.Trim(string(one.ID), `"`) == id {
-			r.number, is = one.ID, true
+			r.number, found = one.ID, true
 		} else {
 			r.count += len(one.Interfaces)
 		}
 	}
-	return r, is
+	return r, found
 }
 
 // askFor asks for routes again.

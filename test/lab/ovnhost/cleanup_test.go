@@ -3,6 +3,7 @@ package ovnhost
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -159,6 +160,9 @@ func TestPIDOfThread(t *testing.T) {
 		id, err := strconv.Atoi(thread.Name())
 		require.NoError(t, err)
 		ended, err := processOf(id)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // the thread has ended
+		}
 		require.NoError(t, err)
 		ended.Start-- // started before the thread: another process
 		require.NoError(t, ended.kill())

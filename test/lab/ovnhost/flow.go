@@ -64,7 +64,7 @@ func (l *Lab) startFlows(mtu int, ways []Way) (flows []*flow, err error) {
 	return flows, nil
 }
 
-// markFlows marks the packets until now, when each flow has sent a packet of each kind, and before anything waits for the answers of one.
+// markFlows marks the packets that each flow has sent, when each has sent at least flowRound.
 func markFlows(ctx context.Context, flows []*flow) error {
 	return Poll(ctx, func(context.Context) error {
 		for _, f := range flows {
@@ -102,7 +102,7 @@ type flow struct {
 	gap      time.Duration // the longest between two answers
 	serving  net.Conn      // the connection of TCP that the receiver has of sender
 	again    int           // how many packets other connections of TCP have sent again
-	err      error         // the last one of the sender
+	err      error         // the last one of the flow
 }
 
 func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
@@ -206,13 +206,16 @@ func (f *flow) receive(conn net.Conn) {
 		}
 		if err == nil && n >= 8 {
 			f.mu.Lock()
+			if conn != f.sender {
+				f.again += sentAgain(conn)
+			}
 			f.answered[int(binary.BigEndian.Uint64(packet))] = true
 			f.gap, f.last = max(f.gap, time.Since(f.last)), time.Now()
 			f.mu.Unlock()
 		}
 		if f.TCP && err != nil || err == nil && conn != f.sender {
 			f.note(err)
-			f.closeConn(conn)
+			_ = conn.Close()
 			return
 		}
 	}
@@ -267,7 +270,7 @@ func (f *flow) sendNew(ctx context.Context, packet []byte) {
 	})
 }
 
-// note keeps an error of the sender.
+// note keeps an error of the flow.
 func (f *flow) note(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return

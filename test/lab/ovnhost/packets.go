@@ -57,8 +57,8 @@ func (w Way) String() string {
 // KeepsPackets sends packets all ways while do runs, and gets an answer to each. Some packets are as large as the MTU, and none is
 // fragmented. It returns an error if a packet or its answer is lost. A late answer is an answer: a busy machine delays packets. It excuses as
 // many packets as the kernel has dropped before the switches of the hosts have read them: the userspace datapath of Open vSwitch needs a processor in time. It is also an
-// error if a packet arrives on a way that is denied. The text says how many packets there were. With TCP each packet and its answer are a packet of
-// their own on a connection, and the text also says how many TCP has sent again: those are lost, or late.
+// error if a packet arrives on a way that is denied. The text says how many packets there were. With TCP each packet is one write,
+// and its answer is another. The text also says how many packets TCP has sent again: those are lost, or late.
 func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []Way, do func()) (text string, err error) {
 	before, err := l.unread(ctx, hosts)
 	if err != nil {

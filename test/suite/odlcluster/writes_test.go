@@ -79,10 +79,9 @@ func entriesOf(q *wire.Request) (map[entry]string, error) {
 	return all, nil
 }
 
-// writesEntries reports whether a request writes entries of the model. The others ask for routes again or correct groups (decisions 105 and 106).
-func writesEntries(q *wire.Request) bool {
-	const config = "/restconf/config/"
-	return strings.HasPrefix(q.Path, config) && !strings.HasPrefix(q.Path, config+"opendaylight-inventory:")
+// mendsFlows reports whether a request asks for routes again or corrects a group (decisions 105 and 106). It writes no entry of the model.
+func mendsFlows(q *wire.Request) bool {
+	return strings.Contains(q.Path, "/operations/fib-rpc:") || strings.Contains(q.Path, "/config/opendaylight-inventory:")
 }
 
 // writes returns the writes of the bridge since the last call, in the order of their answers.
@@ -92,7 +91,7 @@ func (w *world) writes() (all []write) {
 	w.counted = time.Now()
 	for c, between := range w.wires {
 		for _, q := range between.Seen() {
-			if !q.Writes() || !writesEntries(&q) || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
+			if !q.Writes() || mendsFlows(&q) || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
 				continue
 			}
 			entries, err := entriesOf(&q)

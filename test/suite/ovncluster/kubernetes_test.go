@@ -38,11 +38,12 @@ func (w *world) createService() {
 	require.NoError(w.t, w.slices.Resize(len(w.families)))
 }
 
-// servedPorts are the ports of the service, which all differ at its endpoint.
+// servedPorts are the ports of the service. Those of the endpoint are higher by toEndpoint.
 var servedPorts = []corev1.ServicePort{
 	{Name: "udp", Protocol: corev1.ProtocolUDP, Port: servedPort},
 	{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: servedPort},
 	{Name: "hairpin", Protocol: corev1.ProtocolUDP, Port: hairpinPort},
+	{Name: "isolated", Protocol: corev1.ProtocolUDP, Port: isolatedPort},
 }
 
 func (w *world) service(i int) corev1.Service {

@@ -22,11 +22,13 @@ const (
 	firstPort     = 9100
 )
 
-// Another pod sends to servedPort of the service with ports, and its endpoint to hairpinPort. The endpoint has higher ports: their difference is toEndpoint.
+// A pod of the namespace sends to servedPort of the service with ports, its endpoint to hairpinPort, and a pod of another namespace to
+// isolatedPort. The ports of the endpoint are higher by toEndpoint.
 const (
-	servedPort  = 80
-	hairpinPort = 81
-	toEndpoint  = 9200
+	servedPort   = 80
+	hairpinPort  = 81
+	isolatedPort = 82
+	toEndpoint   = 9200
 )
 
 // family has the pods of a family that run all the time, and its addresses of services that lead to far.
@@ -45,7 +47,8 @@ func (w *world) plugFamily(f *family) {
 
 // ways returns the ways of packets. Without a policy and without isolation, none is denied.
 func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
-	portless, served, hairpin := netip.AddrPortFrom(f.portless, 0), netip.AddrPortFrom(f.ports, servedPort), netip.AddrPortFrom(f.ports, hairpinPort)
+	portless, served := netip.AddrPortFrom(f.portless, 0), netip.AddrPortFrom(f.ports, servedPort)
+	hairpin, isolated := netip.AddrPortFrom(f.ports, hairpinPort), netip.AddrPortFrom(f.ports, isolatedPort)
 	list := []struct {
 		from, to pod
 		more     ovnhost.Way
@@ -59,7 +62,9 @@ func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
 		{f.client, f.far, ovnhost.Way{Service: portless, Denied: isIsolated}},
 		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint}},
 		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint, TCP: true}},
+		{f.far, f.far, ovnhost.Way{Service: portless}},
 		{f.far, f.far, ovnhost.Way{Service: hairpin, Port: hairpinPort + toEndpoint}},
+		{f.client, f.far, ovnhost.Way{Service: isolated, Port: isolatedPort + toEndpoint, Denied: isIsolated}},
 	}
 	ways := make([]ovnhost.Way, 0, len(list))
 	for i, one := range list {

@@ -93,19 +93,6 @@ func (d *Dialect) Entry(l *codec.List, key string) string {
 	return path + Escape(key)
 }
 
-// Nested returns the path of an entry that is in another entry: list, key, list, key. root is Data or Operational.
-func (d *Dialect) Nested(root, container string, keyed ...string) string {
-	path := root + "/" + container
-	for i := 0; i+1 < len(keyed); i += 2 {
-		before := "/"
-		if d.Equal {
-			before = "="
-		}
-		path += "/" + keyed[i] + before + Escape(keyed[i+1])
-	}
-	return path
-}
-
 // Escape returns a key for a path. It escapes every reserved character, because
 // controllers differ in those that they accept, such as ":".
 func Escape(key string) string {
