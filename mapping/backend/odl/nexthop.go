@@ -18,7 +18,7 @@ import (
 // Netvirt leads packets for an address to a port by a group on the port's switch, and counts the routes that use the group. In a cluster
 // Oxygen counts some routes twice when a member fails. Then the group stays after its pod, and Netvirt takes it as it is for the next pod
 // with the address: packets go to a port that is gone. So the backend looks at the group of each new port, and corrects it in the config
-// datastore (decision 105). Later releases do not count.
+// datastore (decision 105). Neon does not count them.
 
 // nextHop is an entry of vpnNexthop in l3nexthop:l3nexthop (operational).
 type nextHop struct {
@@ -163,7 +163,11 @@ func (b *Backend) correct(ctx context.Context, s *session, name string, to desti
 	if found[name] == nil || !codec.CarriesMark(found[name]) {
 		return groups{right: true}, nil
 	}
-	if err := s.Send(ctx, s.request(http.MethodPut, path, to.groupBody(id)), nil); err != nil {
+	body, err := to.groupBody(id)
+	if err != nil {
+		return wrong, err
+	}
+	if err := s.Send(ctx, s.request(http.MethodPut, path, body), nil); err != nil {
 		if controller.IsRefusal(err) {
 			b.log.Warn("cannot correct a group of OpenDaylight that does not lead to the port of a pod", "interface", name, "address", to.address, "err", err)
 		}
@@ -200,7 +204,7 @@ func (to *destination) prefix() string {
 }
 
 // groupBody returns the group that leads to the destination, as Netvirt writes it.
-func (to *destination) groupBody(id uint64) []byte {
+func (to *destination) groupBody(id uint64) ([]byte, error) {
 	type object = map[string]any
 	address := func(kind, mac string) object {
 		return object{"ethernet-match": object{"ethernet-" + kind: object{"address": mac}}}
@@ -214,12 +218,8 @@ func (to *destination) groupBody(id uint64) []byte {
 		{"order": 3, "openflowplugin-extension-nicira-action:nx-resubmit": object{"table": 220}},
 	}
 	const anyPort = 1<<32 - 1 // OFPP_ANY, OFPG_ANY
-	body, err := json.Marshal(object{"flow-node-inventory:group": []object{{
+	return json.Marshal(object{"flow-node-inventory:group": []object{{
 		"group-id": id, "group-name": to.prefix(), "group-type": "group-all",
 		"buckets": object{"bucket": []object{{"bucket-id": 0, "weight": 0, "watch_port": anyPort, "watch_group": anyPort, "action": actions}}},
 	}}})
-	if err != nil {
-		panic(err) // maps of text and numbers
-	}
-	return body
 }

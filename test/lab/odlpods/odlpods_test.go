@@ -44,7 +44,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("pods configure their links by DHCP", w.testDHCP)
 			w.step("the first pod of a namespace loses no packet", w.testFirstPods)
 			w.step("a pod follows the last pod of its namespace", w.testLastPods)
-			if release == odl.Oxygen { // later releases do not count the routes of a group
+			if release == odl.Oxygen { // Neon does not count the routes of a group
 				w.step("a pod has the address of a former pod whose group has stayed", w.testGroupStays)
 			}
 			w.step("a switch lacks a route", w.testRouteLost)

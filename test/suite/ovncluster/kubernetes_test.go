@@ -38,7 +38,7 @@ func (w *world) createService() {
 	require.NoError(w.t, w.slices.Resize(len(w.families)))
 }
 
-// servedPorts are the ports of the service. Those of the endpoint are higher by toEndpoint.
+// servedPorts has the ports of the service. The ports of the endpoint are higher by toEndpoint.
 var servedPorts = []corev1.ServicePort{
 	{Name: "udp", Protocol: corev1.ProtocolUDP, Port: servedPort},
 	{Name: "tcp", Protocol: corev1.ProtocolTCP, Port: servedPort},
