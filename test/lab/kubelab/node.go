@@ -2,12 +2,15 @@ package kubelab
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -167,13 +170,29 @@ func (n *Node) PID() (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", outer, outer))
-	if err != nil {
-		return 0, fmt.Errorf("find first process of node %s: %w", n.Name, err)
-	}
-	pid, err := strconv.Atoi(strings.TrimSpace(string(children)))
+	pid, err := onlyChild(outer)
 	if err != nil {
 		return 0, fmt.Errorf("find first process of node %s: %w", n.Name, err)
 	}
 	return pid, nil
+}
+
+// onlyChild returns the process that any thread of a process has forked (proc_pid_task(5), "children"). The Go runtime chooses the thread.
+func onlyChild(parent int) (int, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", parent))
+	if err != nil {
+		return 0, err
+	}
+	var all []string
+	for _, file := range threads {
+		of, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+			return 0, err
+		}
+		all = append(all, strings.Fields(string(of))...)
+	}
+	if len(all) != 1 {
+		return 0, fmt.Errorf("process %d has the children %v, want one", parent, all)
+	}
+	return strconv.Atoi(all[0])
 }
