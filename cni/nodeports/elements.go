@@ -344,7 +344,8 @@ func batches(groups [][]change, most int) (all [][]change) {
 	return all
 }
 
-// sets returns the sets of a table.
+// sets returns the sets of a table. They have the IDs of a transaction: the library would count in a variable that goroutines share, and
+// could give two sets of a transaction the same ID.
 func (f *family) sets() []*nftables.Set {
 	table := f.nftable()
 	number := nftables.TypeMark // in the order of the processor
@@ -354,7 +355,7 @@ func (f *family) sets() []*nftables.Set {
 	}
 	client := nftables.MustConcatSetType(f.address, f.address, nftables.TypeInetService, number)
 	port, to := nftables.MustConcatSetType(at...), nftables.MustConcatSetType(f.address, nftables.TypeInetService)
-	return []*nftables.Set{
+	all := []*nftables.Set{
 		{Table: table, Name: services, IsMap: true, KeyType: port, DataType: to},
 		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: here, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
@@ -371,4 +372,8 @@ func (f *family) sets() []*nftables.Set {
 		{Table: table, Name: nodesSet, KeyType: f.address},
 		{Table: table, Name: fresh, KeyType: nftables.TypeInetProto, HasTimeout: true},
 	}
+	for i, set := range all {
+		set.ID = uint32(i + 1)
+	}
+	return all
 }

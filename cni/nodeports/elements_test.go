@@ -139,3 +139,14 @@ func TestForgetAgain(t *testing.T) {
 	table.noteChanged()
 	require.Nil(t, table.unforgotten, "all")
 }
+
+// The sets of a table have IDs of their own, so the library counts none for them.
+func TestSetIDs(t *testing.T) {
+	for _, f := range []*family{&ipv4, &ipv6} {
+		seen := map[uint32]bool{0: true}
+		for _, set := range f.sets() {
+			require.False(t, seen[set.ID], set.Name)
+			seen[set.ID] = true
+		}
+	}
+}

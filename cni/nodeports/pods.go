@@ -135,9 +135,8 @@ func (p *PodPorts) Create(ns netns.NsHandle, all PodChanges) error {
 	c.DelTable(is)
 	if len(all.groups) > 0 {
 		c.AddTable(is)
-		for i, set := range p.table.family.sets() {
+		for _, set := range p.table.family.sets() {
 			if slices.Contains([]string{elsewhere, endpoints, clients}, set.Name) {
-				set.ID = uint32(i + 1) // of the transaction. The library would count in a variable that goroutines share
 				if err := c.AddSet(set, nil); err != nil {
 					return err
 				}
