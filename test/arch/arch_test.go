@@ -96,13 +96,17 @@ var rules = map[string]rule{
 		"reads and writes rows; knows neither the database nor the meaning of the rows",
 	},
 	"mapping/backend/odl": {
-		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller", "mapping/backend/reads"},
+		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller", "mapping/backend/odl/operational", "mapping/backend/reads"},
 		[]string{"github.com/go-json-experiment/json"},
 		"backends know neither Kubernetes nor coe",
 	},
 	"mapping/backend/odl/controller": {
 		[]string{"mapping/backend/odl/codec"}, []string{"github.com/go-resty/resty/v2", "github.com/go-json-experiment/json"},
 		"sends requests and reads answers; knows no model",
+	},
+	"mapping/backend/odl/operational": {
+		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller"}, []string{"github.com/go-json-experiment/json"},
+		"reads what OpenDaylight has made of our entries; writes none of them, and is given its connection",
 	},
 	"mapping/backend/odl/codec": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"}, []string{"github.com/go-json-experiment/json"},

@@ -2,15 +2,13 @@ package odl
 
 import (
 	"context"
-	"errors"
 	"io"
-	"net/http"
-	"strings"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
 )
 
 // aclservice has listeners of its own for access lists and for interfaces. If it reads of an
@@ -19,8 +17,8 @@ import (
 // interface, they stay. So writes of interfaces wait until it knows all new lists, and deletions
 // of lists wait until no interface has them.
 
-// tags is the pool with a tag for each list that aclservice knows.
-const tags = "/id-manager:id-pools/id-pool"
+// idPools is the list with the pool that has a tag for each list that aclservice knows.
+var idPools = codec.List{Module: "id-manager", Container: "id-pools", Name: "id-pool"}
 
 const tagPool = "ACL-TAG-POOL"
 
@@ -63,13 +61,9 @@ func (w *write) createLists(ctx context.Context, all []*codec.Operation) error {
 }
 
 // tagged returns the lists that have a tag.
-func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
-	separator := "/"
-	if s.dialect.Equal {
-		separator = "="
-	}
+func (w *write) tagged(ctx context.Context) (map[string]bool, error) {
 	known := map[string]bool{}
-	err := s.Send(ctx, s.request(http.MethodGet, s.dialect.Data+tags+separator+tagPool, nil), func(body io.Reader) error {
+	err := w.Get(ctx, &idPools, tagPool, func(body io.Reader) error {
 		var answer map[string][]struct {
 			Entries []struct {
 				Key string `json:"id-key"`
@@ -87,23 +81,10 @@ func (s *session) tagged(ctx context.Context) (map[string]bool, error) {
 		}
 		return nil
 	})
-	var answer *controller.AnswerError
-	if errors.As(err, &answer) && (s.dialect.Missing(answer) || answer.Refuses()) {
+	if w.Missing(err) || controller.IsRefusal(err) {
 		return known, nil
 	}
 	return known, err
-}
-
-// listMembers is the list with the interfaces that have an access list and are plugged in.
-var listMembers = stateList{"aclservice", "acl-ports-lookup", "acl-ports-by-ip"}
-
-type listMemberState struct {
-	Name     string `json:"acl-name"`
-	Prefixes []struct {
-		Ports []struct {
-			ID string `json:"port-id"`
-		} `json:"port-ids"`
-	} `json:"acl-ip-prefixes"`
 }
 
 // withoutUsed postpones the deletions of lists that an interface still has.
@@ -111,46 +92,22 @@ func (w *write) withoutUsed(ctx context.Context, all []*codec.Operation) ([]*cod
 	if len(all) == 0 {
 		return nil, nil
 	}
-	used := map[string]bool{}
-	_, err := readState(ctx, w.session, listMembers, func(e listMemberState) {
-		for _, p := range e.Prefixes {
-			used[e.Name] = used[e.Name] || len(p.Ports) > 0
-		}
-	})
-	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool { return used[o.Key()] }), unlessRefused(err)
+	used, err := operational.UsedLists(ctx, w.Session)
+	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool { return used[o.Key()] }), err
 }
 
 // beforeSecured turns port security off in an entry without the leaf that will turn it on: Oxygen's
 // aclservice fails at an interface that gets the leaf in an update.
-func (w *write) beforeSecured(ctx context.Context, o *codec.Operation, there codec.Entry) error {
-	e, ok := o.Entry.(*codec.IETFInterface)
+func (w *write) beforeSecured(ctx context.Context, wanted, there codec.Entry) error {
+	e, ok := wanted.(*codec.IETFInterface)
 	if !ok || !*e.Secured || there.(*codec.IETFInterface).Secured != nil {
 		return nil
 	}
 	open := *e
 	off := false
 	open.Secured, open.Groups = &off, nil
-	first := *o
-	first.Entry = &open
-	err := w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[codec.Interfaces], o.Key()), w.body(codec.Interfaces, &first)), nil)
-	return unlessRefused(err) // a refusal is found again, and recorded, with the whole entry
-}
-
-// marksDeleted reports whether rules have the leaf deleted. Draft-02 refuses a request for a leaf, and
-// says why.
-func (s *session) marksDeleted(ctx context.Context) (bool, error) {
-	rule := "/ace/probe"
-	if s.dialect.Equal {
-		rule = "/ace=probe"
+	if err := w.Put(ctx, &w.Lists[codec.Interfaces], &open); !controller.IsRefusal(err) {
+		return err
 	}
-	path := s.dialect.Entry(&s.lists[codec.AccessLists], "coe-bridge:probe") + "/access-list-entries" + rule + "/aclservice:deleted"
-	err := s.Send(ctx, s.request(http.MethodGet, path, nil), nil)
-	var answer *controller.AnswerError
-	switch {
-	case err == nil:
-		return true, nil
-	case !errors.As(err, &answer):
-		return false, err
-	}
-	return s.dialect.Missing(answer) || strings.Contains(answer.Message, "must be Container or List"), nil
+	return nil // the refusal is found again, and recorded, with the whole entry
 }

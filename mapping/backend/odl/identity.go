@@ -4,13 +4,11 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/go-json-experiment/json"
-
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 )
 
 // topologies is the list with the identity of the controller's datastore, which the backend
@@ -40,8 +38,8 @@ const identityLength = 12
 
 // readIdentity reads the identity of the datastore; empty if it has none. If another writer
 // has added nodes or removed ours, the result is another identity.
-func (s *session) readIdentity(ctx context.Context) (string, error) {
-	found, err := s.look(ctx, &topologies, []string{codec.Mark})
+func readIdentity(ctx context.Context, s *controller.Session) (string, error) {
+	found, err := s.Look(ctx, &topologies, []string{codec.Mark})
 	if err != nil {
 		return "", fmt.Errorf("read the datastore's identity: %w", err)
 	}
@@ -63,11 +61,7 @@ func (w *write) identify(ctx context.Context) error {
 		return nil
 	}
 	identity := strings.ToLower(rand.Text()[:identityLength])
-	body, err := json.Marshal(map[string][]topology{topologies.Module + ":" + topologies.Name: {{codec.Mark, []topologyNode{{identity}}}}})
-	if err == nil {
-		err = w.Send(ctx, w.request(http.MethodPost, w.dialect.Container(&topologies), body), nil)
-	}
-	if err != nil {
+	if err := w.Post(ctx, &topologies, &topology{codec.Mark, []topologyNode{{identity}}}); err != nil {
 		return fmt.Errorf("write the identity of the datastore: %w", err)
 	}
 	w.backend.log.Info("gave OpenDaylight's datastore an identity", "identity", identity)

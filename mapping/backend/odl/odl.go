@@ -4,9 +4,9 @@
 // Package codec translates objects to entries of Netvirt's lists and back. An entry that is correct is never written again, because
 // OpenDaylight treats each write as a new entry.
 //
-// The backend supports the RESTCONF dialects of OpenDaylight's releases. It detects the
-// dialect of a controller, and the form of Netvirt's l3vpn module. It ignores all answers of
-// a controller that has not loaded all models yet.
+// Package controller is the connection: it supports the RESTCONF dialects of OpenDaylight's releases, and detects the dialect of a
+// controller. The backend ignores all answers of a controller that has not loaded all models yet. Package operational reads what
+// OpenDaylight has made of the entries.
 //
 // The package knows neither Kubernetes nor coe, and retries nothing.
 package odl
@@ -25,6 +25,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -108,10 +109,10 @@ type Backend struct {
 	// lock is a mutex that can be waited for until a context ends: locked while empty. It
 	// guards the fields up to warned.
 	lock         chan struct{}
-	session      *session      // nil while there is none; setSession sets it
-	next         int           // the URL to try first
-	mirror       *codec.Mirror // our entries in the datastore; nil while they are unknown
-	readSessions reads.Sessions[*session]
+	session      *controller.Session // nil while there is none; setSession sets it
+	next         int                 // the URL to try first
+	mirror       *codec.Mirror       // our entries in the datastore; nil while they are unknown
+	readSessions reads.Sessions[*controller.Session]
 	failures     map[place]failureCount
 	// leaving holds deleted entries of interfaces, by name, and postponed when operations were postponed.
 	leaving   map[string]departure
@@ -120,9 +121,8 @@ type Backend struct {
 	warned    bool   // about the controller's own renderer
 
 	identity atomic.Pointer[string] // the mirror's, or that of the mirror before
-	// observed is session, for Observe, which must not wait for a Write. A Write can take ten seconds.
-	observed atomic.Pointer[session]
-	network  network // the operational state of our entries
+	// network is the operational state of our entries. It has the session too: Observe must not wait for a Write, which can take ten seconds.
+	network *operational.Network
 }
 
 // New returns a backend. It connects when it is first used; Close closes the connections.
@@ -140,7 +140,8 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 		return nil, fmt.Errorf("OpenDaylight dialect %q: want one of %s", cfg.Dialect, strings.Join(Dialects(), ", "))
 	}
 	client, err := controller.New(controller.Config{
-		AuthFile: cfg.AuthFile, TLS: cfg.TLS, ConnectTimeout: cfg.ConnectTimeout, Parallel: cfg.Parallel, AnswerBytes: cfg.AnswerBytes, MayWrite: cfg.MayWrite,
+		AuthFile: cfg.AuthFile, TLS: cfg.TLS, Dialect: cfg.Dialect, Timeout: cfg.Timeout, ReadTimeout: cfg.ReadTimeout, ConnectTimeout: cfg.ConnectTimeout,
+		Parallel: cfg.Parallel, AnswerBytes: cfg.AnswerBytes, MayWrite: cfg.MayWrite,
 	}, log)
 	if err != nil {
 		return nil, err
@@ -148,6 +149,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	b := &Backend{
 		cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: map[place]failureCount{},
 		leaving: map[string]departure{}, postponed: map[place]postponement{},
+		network: operational.New(operational.Config{Poll: cfg.Poll, RoutesDelay: cfg.RoutesDelay}, log),
 	}
 	b.release()
 	return b, nil
@@ -192,7 +194,7 @@ func (b *Backend) Kinds() netvirt.KindSet { return codec.Kinds() }
 // entry, it returns an object under the same key that differs from every wanted object.
 func (b *Backend) Read(ctx context.Context) (netvirt.Model, error) {
 	var have netvirt.Model
-	err := b.with(ctx, func(s *session) error {
+	err := b.with(ctx, func(s *controller.Session) error {
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
@@ -215,9 +217,9 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	defer b.network.forget(changes)
+	defer b.network.Forget(changes)
 	var late error
-	err := b.with(ctx, func(s *session) error {
+	err := b.with(ctx, func(s *controller.Session) error {
 		if b.mirror == nil {
 			if err := b.read(ctx, s); err != nil {
 				return err
@@ -225,7 +227,7 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		}
 		b.forgetOld()
 		w := &write{
-			session: s, backend: b, begun: time.Now(), mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[codec.Unit]bool{}, lateHeads: map[netvirt.Key]bool{},
+			Session: s, backend: b, begun: time.Now(), mirror: b.mirror, refused: map[netvirt.Key]bool{}, lateUnits: map[codec.Unit]bool{}, lateHeads: map[netvirt.Key]bool{},
 		}
 		defer w.end()
 		if err := w.run(ctx, changes); err != nil {
@@ -240,11 +242,19 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	return late
 }
 
+// Observe implements reconcile.Observer. It does not wait for a Write.
+func (b *Backend) Observe(ctx context.Context, awaited []string) (changed []string, err error) {
+	return b.network.Observe(ctx, awaited)
+}
+
+// Lacks implements reconcile.Observer. It returns why a written object is not in operation, or not known to be; empty if it is.
+func (b *Backend) Lacks(o netvirt.Object) string { return b.network.Lacks(o) }
+
 // read reads the mirror.
-func (b *Backend) read(ctx context.Context, s *session) error {
+func (b *Backend) read(ctx context.Context, s *controller.Session) error {
 	before := b.mirror
 	b.mirror = nil
-	m, err := s.readAll(ctx)
+	m, err := readAll(ctx, s)
 	if err == nil {
 		if before != nil {
 			m.Subnets = before.Subnets
@@ -258,7 +268,7 @@ func (b *Backend) read(ctx context.Context, s *session) error {
 
 // with runs a function with the session, under the lock. If the function fails, with drops
 // the mirror and, unless the controller only refused entries, the session.
-func (b *Backend) with(ctx context.Context, do func(*session) error) error {
+func (b *Backend) with(ctx context.Context, do func(*controller.Session) error) error {
 	if err := b.acquire(ctx); err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (w *write) mayPostpone(o *codec.Operation, limit time.Duration, n int) bool
 	}
 	if now.After(p.until) {
 		delete(w.backend.postponed, placeOf(o))
-		w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "list", w.lists[o.List].Name, "entry", o.Key())
+		w.backend.log.Warn("OpenDaylight has not processed written or deleted entries in time; the write goes on", "list", w.Lists[o.List].Name, "entry", o.Key())
 		return false
 	}
 	p.last = now

@@ -29,7 +29,7 @@ func (w *write) reject(o *codec.Operation, err error) {
 		}
 	}
 	w.refused[o.Head()] = true
-	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.lists[o.List].Name, o.Key(), err))
+	w.rejected.Err = errors.Join(w.rejected.Err, fmt.Errorf("write %s %s: %w", w.Lists[o.List].Name, o.Key(), err))
 }
 
 // isRefused reports whether the entry of an operation was refused.
@@ -121,7 +121,7 @@ func (w *write) checkWritable(ctx context.Context) error {
 	if errors.As(err, &answer) { // result must not take it for a refusal
 		err = errors.New(answer.Error())
 	}
-	err = fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.base, err)
+	err = fmt.Errorf("OpenDaylight at %s accepts no write: %w", w.URL, err)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.unwritable = err
@@ -138,17 +138,16 @@ func (w *write) forgetFailures() {
 // the identity is in another one, which can have another leader.
 func (w *write) probe(ctx context.Context) error {
 	o := codec.Probe()
-	found, err := w.look(ctx, &w.lists[codec.AccessLists], []string{o.Key()})
+	found, err := w.Look(ctx, &w.Lists[codec.AccessLists], []string{o.Key()})
 	if err != nil {
 		return err
 	}
-	full := *o
-	full.Entry = o.Entry.Own()
+	full := o.Entry.Own()
 	if there := found[o.Key()]; there != nil {
-		full.Entry.Keep(there)
+		full.Keep(there)
 	}
 	w.mirror.Touch(o.Unit)
-	err = w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[codec.AccessLists], o.Key()), w.body(codec.AccessLists, &full)), nil)
+	err = w.Put(ctx, &w.Lists[codec.AccessLists], full)
 	if err == nil {
 		w.done(o, false)
 	}
@@ -163,7 +162,7 @@ func (w *write) countsAsRefused(f failure) bool {
 	}
 	count := w.backend.failures[placeOf(f.operation)]
 	var answer *controller.AnswerError
-	if errors.As(f.err, &answer) && answer.Status == http.StatusConflict && count.last.Sub(count.first) < w.cfg.Conflict {
+	if errors.As(f.err, &answer) && answer.Status == http.StatusConflict && count.last.Sub(count.first) < w.backend.cfg.Conflict {
 		return false
 	}
 	return w.accepted > 0 && count.writes >= refusedWithOthers || count.writes >= refusedAlone
@@ -185,7 +184,7 @@ func (w *write) result(ctx context.Context) error {
 		}
 	}
 	if w.absent || len(w.rejected.Keys) > 0 || len(failed) > 0 {
-		if _, err := w.ready(ctx); err != nil {
+		if err := w.Ready(ctx); err != nil {
 			return err
 		}
 	}

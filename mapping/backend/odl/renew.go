@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
 )
 
 // renewWait and renewEach, for each entry, bound the wait until the controller has removed
@@ -98,19 +98,19 @@ func (w *write) withoutMembers(ctx context.Context, all []*codec.Operation) ([]*
 	if len(all) == 0 {
 		return nil, nil
 	}
-	found, err := w.look(ctx, &w.lists[codec.ELANInstances], keysOf(all))
+	found, err := w.Look(ctx, &w.Lists[codec.ELANInstances], keysOf(all))
 	if err != nil {
 		return nil, err
 	}
 	all = w.postponeSome(all, tagWait, func(o *codec.Operation) bool { return !isTagged(found[o.Key()]) })
-	members, err := w.membersOf(ctx, keysOf(all))
+	members, err := operational.ELANMembers(ctx, w.Session, keysOf(all))
 	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool { return len(members[o.Key()]) > 0 }), err
 }
 
 // withoutFormer postpones creations of elan-instances while the operational state of former ones with their names exists.
 // Netvirt gives a new elan-instance no tag if it finds such a state, and programs none of its interfaces.
 func (w *write) withoutFormer(ctx context.Context, all []*codec.Operation) ([]*codec.Operation, error) {
-	present, err := w.membersOf(ctx, keysOf(all))
+	present, err := operational.ELANMembers(ctx, w.Session, keysOf(all))
 	return w.postponeSome(all, renewWait, func(o *codec.Operation) bool {
 		_, is := present[o.Key()]
 		return is
@@ -150,7 +150,7 @@ func (w *write) still(ctx context.Context, all []departure) (left []departure, e
 			elans = append(elans, d.elan)
 		}
 	}
-	members, err := w.membersOf(ctx, elans)
+	members, err := operational.ELANMembers(ctx, w.Session, elans)
 	if err != nil {
 		return nil, err
 	}
@@ -166,49 +166,14 @@ func (w *write) still(ctx context.Context, all []departure) (left []departure, e
 	return left, nil
 }
 
-// membersOf returns the interfaces in operation, by elan-instance.
-func (w *write) membersOf(ctx context.Context, elans []string) (map[string][]string, error) {
-	members := map[string][]string{}
-	add := func(e elanState) { members[e.Name] = e.Interfaces }
-	if len(elans) > fewEntries {
-		_, err := readState(ctx, w.session, elanStates, add)
-		return members, unlessRefused(err)
-	}
-	for _, elan := range elans {
-		if _, err := readState(ctx, w.session, elanStates, add, elan); unlessRefused(err) != nil {
-			return nil, err
-		}
-	}
-	return members, nil
-}
-
-// unlessRefused returns nil for an answer that refuses the request: with some releases' RFC
-// 8040, such an answer means that the data does not exist. It returns other errors.
-func unlessRefused(err error) error {
-	if controller.IsRefusal(err) {
-		return nil
-	}
-	return err
-}
-
 // inVPNs returns the vpn-interfaces that are still in operation in a vpn-instance that they
 // were members of.
 func (w *write) inVPNs(ctx context.Context, all []departure) (map[string]bool, error) {
-	in, were := map[string]bool{}, map[[2]string]bool{}
+	were := map[operational.Membership]bool{}
 	for _, d := range all {
 		for _, vpn := range d.vpns {
-			were[[2]string{d.name, vpn.Name}] = true
+			were[operational.Membership{Interface: d.name, VPN: vpn.Name}] = true
 		}
 	}
-	add := func(m vpnMemberState) { in[m.Name] = in[m.Name] || were[[2]string{m.Name, m.VPN}] }
-	if len(were) > fewEntries {
-		_, err := readState(ctx, w.session, vpnMemberStates, add)
-		return in, unlessRefused(err)
-	}
-	for one := range were {
-		if _, err := readState(ctx, w.session, vpnMemberStates, add, one[0], one[1]); unlessRefused(err) != nil {
-			return nil, err
-		}
-	}
-	return in, nil
+	return operational.VPNMembers(ctx, w.Session, were)
 }

@@ -5,9 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
-
-	"github.com/go-json-experiment/json"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
@@ -23,9 +20,9 @@ func (w *write) batches(l int, all []*codec.Operation) [][]*codec.Operation {
 		size int
 	)
 	for _, o := range all {
-		n := len(w.body(l, o))
+		n := len(w.Lists[l].Body(o.Entry))
 		last := len(out) - 1
-		if last < 0 || !w.dialect.Many || len(out[last]) >= w.cfg.BatchEntries || size+n > w.cfg.BatchBytes {
+		if last < 0 || !w.Dialect.Many || len(out[last]) >= w.backend.cfg.BatchEntries || size+n > w.backend.cfg.BatchBytes {
 			out = append(out, nil)
 			last, size = last+1, 0
 		}
@@ -35,28 +32,10 @@ func (w *write) batches(l int, all []*codec.Operation) [][]*codec.Operation {
 	return out
 }
 
-// body returns the body of a request for entries of a list.
-func (w *write) body(l int, all ...*codec.Operation) []byte {
-	entries := make([]codec.Entry, len(all))
-	for i, o := range all {
-		entries[i] = o.Entry
-	}
-	body, err := json.Marshal(map[string][]codec.Entry{w.lists[l].Module + ":" + w.lists[l].Name: entries})
-	if err != nil {
-		panic("odl: an entry of a list has no JSON form: " + err.Error())
-	}
-	return body
-}
-
-// entriesPerTimeout is the number of entries for which a request has one Timeout.
-const entriesPerTimeout = 200
-
 // create creates entries in one request. If the controller refuses it, create reads the
 // entries, and halves the rest until it has found each entry that is refused.
 func (w *write) create(ctx context.Context, l int, all []*codec.Operation) error {
-	q := w.request(http.MethodPost, w.dialect.Container(&w.lists[l]), w.body(l, all...))
-	q.Timeout *= time.Duration(1 + (len(all)-1)/entriesPerTimeout)
-	err := w.Send(ctx, q, nil)
+	err := w.Post(ctx, &w.Lists[l], entriesOf(all)...)
 	if err == nil {
 		for _, o := range all {
 			w.done(o, true)
@@ -85,7 +64,7 @@ func (w *write) create(ctx context.Context, l int, all []*codec.Operation) error
 // returns those that do not. If the request had only one entry, and it does not exist, the
 // refusal is its own: reread records that.
 func (w *write) reread(ctx context.Context, l int, all []*codec.Operation, failure error) (rest []*codec.Operation, err error) {
-	found, err := w.look(ctx, &w.lists[l], keysOf(all))
+	found, err := w.Look(ctx, &w.Lists[l], keysOf(all))
 	if err != nil {
 		return nil, err
 	}
@@ -103,6 +82,14 @@ func (w *write) reread(ctx context.Context, l int, all []*codec.Operation, failu
 		return nil, w.refuse(ctx, rest[0], failure)
 	}
 	return rest, nil
+}
+
+func entriesOf(all []*codec.Operation) []codec.Entry {
+	entries := make([]codec.Entry, len(all))
+	for i, o := range all {
+		entries[i] = o.Entry
+	}
+	return entries
 }
 
 func keysOf(all []*codec.Operation) []string {
@@ -130,7 +117,7 @@ func (w *write) change(ctx context.Context, l int, all []*codec.Operation) error
 		return nil
 	}
 	look := func(ctx context.Context, keys []string) (map[string]codec.Entry, error) {
-		return w.look(ctx, &w.lists[l], keys)
+		return w.Look(ctx, &w.Lists[l], keys)
 	}
 	if l == codec.ELANInstances {
 		look = w.lookTagged
@@ -163,15 +150,14 @@ func (w *write) update(ctx context.Context, o *codec.Operation, there codec.Entr
 			return nil
 		}
 	}
-	full := *o
-	full.Entry = o.Entry.Own()
+	full := o.Entry.Own()
 	if there != nil {
-		full.Entry.Keep(there)
-		if err := w.beforeSecured(ctx, &full, there); err != nil {
+		full.Keep(there)
+		if err := w.beforeSecured(ctx, full, there); err != nil {
 			return err
 		}
 	}
-	err := w.Send(ctx, w.request(http.MethodPut, w.dialect.Entry(&w.lists[o.List], o.Key()), w.body(o.List, &full)), nil)
+	err := w.Put(ctx, &w.Lists[o.List], full)
 	if err == nil {
 		w.done(o, true)
 		return nil
@@ -179,7 +165,7 @@ func (w *write) update(ctx context.Context, o *codec.Operation, there codec.Entr
 	if !controller.IsRefusal(err) {
 		return err
 	}
-	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})
+	now, lookErr := w.Look(ctx, &w.Lists[o.List], []string{o.Key()})
 	if lookErr != nil {
 		return lookErr
 	}
@@ -205,7 +191,7 @@ func (w *write) removeAll(ctx context.Context, l int, all []*codec.Operation) (e
 	if err != nil {
 		return err
 	}
-	before := w.entriesOf(l, all)
+	before := w.before(l, all)
 	err = w.each(ctx, all, w.remove)
 	for _, o := range all {
 		if !w.isRefused(o) {
@@ -215,8 +201,8 @@ func (w *write) removeAll(ctx context.Context, l int, all []*codec.Operation) (e
 	return err
 }
 
-// entriesOf returns the mirror's entries of operations.
-func (w *write) entriesOf(l int, all []*codec.Operation) map[*codec.Operation]codec.Entry {
+// before returns the mirror's entries of operations.
+func (w *write) before(l int, all []*codec.Operation) map[*codec.Operation]codec.Entry {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	entries := make(map[*codec.Operation]codec.Entry, len(all))
@@ -253,19 +239,16 @@ const (
 
 // erase deletes one entry.
 func (w *write) erase(ctx context.Context, o *codec.Operation) (end, error) {
-	err := w.Send(ctx, w.request(http.MethodDelete, w.dialect.Entry(&w.lists[o.List], o.Key()), nil), nil)
-	var answer *controller.AnswerError
+	err := w.Delete(ctx, &w.Lists[o.List], o.Key())
 	switch {
 	case err == nil:
 		return deleted, nil
-	case !errors.As(err, &answer):
-		return stays, err
-	case w.dialect.Missing(answer):
+	case w.Missing(err):
 		return absent, nil
-	case !answer.Refuses():
+	case !controller.IsRefusal(err):
 		return stays, err
 	}
-	now, lookErr := w.look(ctx, &w.lists[o.List], []string{o.Key()})
+	now, lookErr := w.Look(ctx, &w.Lists[o.List], []string{o.Key()})
 	if lookErr != nil {
 		return stays, lookErr
 	}

@@ -23,7 +23,7 @@ func (w *write) lookTagged(ctx context.Context, keys []string) (map[string]codec
 	poll := time.NewTicker(tagPoll)
 	defer poll.Stop()
 	for {
-		found, err := w.look(ctx, &w.lists[codec.ELANInstances], keys)
+		found, err := w.Look(ctx, &w.Lists[codec.ELANInstances], keys)
 		if err != nil || allTagged(found) {
 			return found, err
 		}

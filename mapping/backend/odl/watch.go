@@ -35,7 +35,7 @@ const (
 // is not the current one any more, when the controller is reachable again, and when our entries
 // differ from those that were read and written. It returns when ctx ends.
 //
-// Watch also asks for the routes of switches again (keepRoutes).
+// Watch also asks for the routes of switches again (operational.Network.KeepRoutes).
 //
 // Watch reads the entries to compare them. It does not use OpenDaylight's notifications:
 // they report our own writes too, need a second connection that a restart closes without
@@ -43,7 +43,7 @@ const (
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
 	var routes sync.WaitGroup
 	defer routes.Wait()
-	routes.Go(func() { b.keepRoutes(ctx) })
+	routes.Go(func() { b.network.KeepRoutes(ctx) })
 	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
 	for ctx.Err() == nil {
@@ -105,26 +105,15 @@ func (b *Backend) probe(ctx context.Context) error {
 	if err != nil || found {
 		return err
 	}
-	if _, err = s.ready(ctx); ctx.Err() == nil && (err != nil || b.hasBetter(ctx, s)) {
+	if err = s.Ready(ctx); ctx.Err() == nil && (err != nil || s.HasBetter(ctx)) {
 		b.lose(s)
 	}
 	return err
 }
 
-// hasBetter reports whether a controller with another dialect also has draft-02, which a
-// starting controller may offer later.
-func (b *Backend) hasBetter(ctx context.Context, s *session) bool {
-	if b.cfg.Dialect != "" || s.dialect.Name == controller.Draft02 {
-		return false
-	}
-	better := &session{Client: b.client, cfg: &b.cfg, base: s.base, dialect: controller.DialectOf(controller.Draft02)}
-	_, err := better.ready(ctx)
-	return err == nil
-}
-
 // lose drops a session if it is still the current one. The next session is tried with the
 // same controller first: if it is gone, that fails at once.
-func (b *Backend) lose(s *session) {
+func (b *Backend) lose(s *controller.Session) {
 	<-b.lock
 	defer b.release()
 	if b.session == s {
@@ -141,10 +130,10 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	if m == nil {
 		return unknown
 	}
-	now, err := s.readAll(ctx)
+	now, err := readAll(ctx, s)
 	if err != nil {
 		b.log.Debug("compare with OpenDaylight", "err", err)
-		if len(b.urls) > 1 && !s.reads(ctx) && b.acquire(ctx) == nil {
+		if len(b.urls) > 1 && !canRead(ctx, s) && b.acquire(ctx) == nil {
 			if b.session == s && b.mirror == m { // it was not read meanwhile
 				b.discard()
 			}
@@ -167,14 +156,14 @@ func (b *Backend) compare(ctx context.Context) comparison {
 	return agrees
 }
 
-// reads reports whether the controller can read an entry, or knows that it does not exist.
-func (s *session) reads(ctx context.Context) bool {
-	_, err := s.look(ctx, &s.lists[codec.AccessLists], []string{codec.Probe().Key()})
+// canRead reports whether the controller can read an entry, or knows that it does not exist.
+func canRead(ctx context.Context, s *controller.Session) bool {
+	_, err := s.Look(ctx, &s.Lists[codec.AccessLists], []string{codec.Probe().Key()})
 	return err == nil
 }
 
 // snapshot returns the session and the mirror, and the mirror's clock.
-func (b *Backend) snapshot(ctx context.Context) (*session, *codec.Mirror, uint64) {
+func (b *Backend) snapshot(ctx context.Context) (*controller.Session, *codec.Mirror, uint64) {
 	if b.acquire(ctx) != nil {
 		return nil, nil, 0
 	}

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 // write is one call of Write.
 type write struct {
-	*session
+	*controller.Session
 	backend *Backend
 	begun   time.Time
 	share   int // maximum number of concurrent requests for one list
@@ -70,8 +71,8 @@ func (w *write) runOf(ctx context.Context, deleting bool, changes []netvirt.Chan
 		if deleting {
 			stage = codec.Stages[len(codec.Stages)-1-i]
 		}
-		w.share = max(1, w.parallel()/len(stage))
-		err := together(ctx, w.parallel(), len(stage), func(ctx context.Context, n int) error {
+		w.share = max(1, w.Parallel()/len(stage))
+		err := controller.Together(ctx, w.Parallel(), len(stage), func(ctx context.Context, n int) error {
 			return w.list(ctx, stage[n], lists[stage[n]])
 		})
 		if err != nil {
@@ -117,7 +118,7 @@ func (w *write) list(ctx context.Context, l int, all []*codec.Operation) error {
 // createAll creates entries in batches.
 func (w *write) createAll(ctx context.Context, l int, all []*codec.Operation) error {
 	batches := w.batches(l, all)
-	return together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
+	return controller.Together(ctx, w.share, len(batches), func(ctx context.Context, i int) error {
 		return w.create(ctx, l, batches[i])
 	})
 }
@@ -152,7 +153,7 @@ func (w *write) refsWritten(o *codec.Operation) bool {
 }
 
 func (w *write) each(ctx context.Context, all []*codec.Operation, do func(context.Context, *codec.Operation) error) error {
-	return together(ctx, w.share, len(all), func(ctx context.Context, i int) error { return do(ctx, all[i]) })
+	return controller.Together(ctx, w.share, len(all), func(ctx context.Context, i int) error { return do(ctx, all[i]) })
 }
 
 // done records that an entry is as wanted; byUs if the controller has accepted our request.

@@ -17,6 +17,8 @@ package codec
 import (
 	"strings"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
@@ -51,6 +53,15 @@ type List struct {
 
 // Top returns the container's name with its module.
 func (l *List) Top() string { return l.Module + ":" + l.Container }
+
+// Body returns the body of a request with entries of the list.
+func (l *List) Body(entries ...Entry) []byte {
+	body, err := json.Marshal(map[string][]Entry{l.Module + ":" + l.Name: entries})
+	if err != nil {
+		panic("odl: an entry of a list has no JSON form: " + err.Error())
+	}
+	return body
+}
 
 // ListsOf returns the lists of a controller, given the form of its l3vpn.
 func ListsOf(f Form) *[ListCount]List {

@@ -15,13 +15,13 @@ import (
 type AnswerError struct {
 	method, path string
 	Status       int
-	Tag, Message string // of its first error; may be empty
+	tag, message string // of its first error; may be empty
 }
 
 func (e *AnswerError) Error() string {
 	text := fmt.Sprintf("%s %s: %d %s", e.method, e.path, e.Status, http.StatusText(e.Status))
-	if e.Message != "" {
-		text += ": " + e.Message
+	if e.message != "" {
+		text += ": " + e.message
 	}
 	return text
 }
@@ -30,16 +30,16 @@ func (e *AnswerError) Error() string {
 // does not affect the session.
 func IsRefusal(err error) bool {
 	var answer *AnswerError
-	return errors.As(err, &answer) && answer.Refuses()
+	return errors.As(err, &answer) && answer.refuses()
 }
 
-// Refuses reports whether the answer concerns the request, not the state of the controller:
+// refuses reports whether the answer concerns the request, not the state of the controller:
 // the controller is ready and knows the user. A status of 500 is ambiguous: the controller
 // refuses the request for good, or failed this time only.
-func (e *AnswerError) Refuses() bool {
+func (e *AnswerError) refuses() bool {
 	switch e.Status {
 	case http.StatusBadRequest, http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity, http.StatusInternalServerError:
-		return e.Tag != "unknown-element" || !strings.Contains(e.Message, "module")
+		return e.tag != "unknown-element" || !strings.Contains(e.message, "module")
 	}
 	return false
 }
@@ -60,7 +60,7 @@ func readError(method, path string, r *http.Response) error {
 	}
 	text, err := io.ReadAll(io.LimitReader(r.Body, maxErrorBytes))
 	if err == nil && isJSON(r) {
-		e.Tag, e.Message = readErrors(text)
+		e.tag, e.message = readErrors(text)
 	}
 	return e
 }
@@ -107,8 +107,8 @@ func checkJSON(method, path string, r *http.Response) error {
 		method, path, r.Header.Get("Content-Type"))
 }
 
-// ErrTooLong reports an answer that exceeds the limit.
-var ErrTooLong = errors.New("the answer is too long")
+// errTooLong reports an answer that exceeds the limit.
+var errTooLong = errors.New("the answer is too long")
 
 // bounded reads a body up to a limit, and then fails.
 type bounded struct {
@@ -118,7 +118,7 @@ type bounded struct {
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, ErrTooLong
+		return 0, errTooLong
 	}
 	n, err := b.body.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)

@@ -1,5 +1,10 @@
-// Package controller sends requests to the RESTCONF server of an OpenDaylight, and reads their answers: its dialects, its
-// credentials, and what its errors mean. It knows the path of a list, and nothing of the model.
+// Package controller is the connection to an OpenDaylight with Netvirt, over RESTCONF.
+//
+// A Client sends requests, and knows the credentials and what errors mean. A Session is a controller that is ready, with the dialect and
+// the form of Netvirt's l3vpn module that it was found to have. It reads and writes entries of Netvirt's lists, and reads lists of the
+// operational datastore.
+//
+// The package knows the names of lists and modules, and nothing of the model. It retries nothing.
 package controller
 
 import (
@@ -28,6 +33,13 @@ type Config struct {
 	AuthFile string
 	// TLS returns the configuration of a new connection, for https URLs. Nil: the system's CAs are trusted.
 	TLS func() *tls.Config
+	// Dialect is one of Dialects. Empty: Open detects it.
+	Dialect string
+	// Timeout bounds each request that writes or reads a single entry. A request that creates many entries has this time once more for
+	// each further 200.
+	Timeout time.Duration
+	// ReadTimeout bounds the reading of one whole list.
+	ReadTimeout time.Duration
 	// ConnectTimeout bounds each attempt to connect.
 	ConnectTimeout time.Duration
 	// Parallel is how many requests there are at once; two more have connections.
@@ -40,11 +52,10 @@ type Config struct {
 
 // Client sends requests, each once. It keeps connections open, and stores no cookies. Its methods may be called concurrently.
 type Client struct {
+	cfg         Config
 	rest        *resty.Client
 	transport   *http.Transport
 	credentials credentials
-	answerBytes int64
-	mayWrite    func(context.Context) error
 	log         *slog.Logger
 
 	mu      sync.Mutex
@@ -66,9 +77,8 @@ func New(cfg Config, log *slog.Logger) (*Client, error) {
 		}
 	}
 	c := &Client{
-		rest: resty.NewWithClient(&http.Client{Transport: transport}), transport: transport,
-		credentials: credentials{path: cfg.AuthFile}, answerBytes: cfg.AnswerBytes,
-		mayWrite: cfg.MayWrite, log: log,
+		cfg: cfg, rest: resty.NewWithClient(&http.Client{Transport: transport}), transport: transport,
+		credentials: credentials{path: cfg.AuthFile}, log: log,
 	}
 	c.rest.SetDisableWarn(true).SetRedirectPolicy(resty.NoRedirectPolicy())
 	_, err := c.credentials.get() // reports an invalid file at once
@@ -90,17 +100,16 @@ type Request struct {
 // smallAnswer is the maximum size of an answer that is not a whole list, in bytes.
 const smallAnswer = 8 << 20
 
-// Send makes a request and reads the answer, before the request's timeout. read may be nil,
-// if the answer's content is not needed. An answer that is not a success is an *AnswerError.
-func (c *Client) Send(ctx context.Context, q Request, read func(io.Reader) error) error {
+// send is Send of a Session.
+func (c *Client) send(ctx context.Context, q Request, read func(io.Reader) error) error {
 	who, err := c.login()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, q.Timeout)
 	defer cancel()
-	if q.Method != http.MethodGet && c.mayWrite != nil {
-		if err := c.mayWrite(ctx); err != nil {
+	if q.Method != http.MethodGet && c.cfg.MayWrite != nil {
+		if err := c.cfg.MayWrite(ctx); err != nil {
 			return fmt.Errorf("%s %s was not sent: %w", q.Method, q.URL, err)
 		}
 	}
@@ -123,7 +132,7 @@ func (c *Client) Send(ctx context.Context, q Request, read func(io.Reader) error
 		return err
 	}
 	c.recordLogin(who, q.Method != http.MethodGet, nil)
-	limit := c.answerBytes
+	limit := c.cfg.AnswerBytes
 	if q.Small || read == nil {
 		limit = min(limit, smallAnswer)
 	}
@@ -144,7 +153,7 @@ func readAnswer(ctx context.Context, q Request, raw *http.Response, read func(io
 // readNothing skips an answer, so that the connection can be used again. The answer must be
 // empty or one JSON value.
 func readNothing(body io.Reader) error {
-	d := NewDecoder(body)
+	d := newDecoder(body)
 	if d.PeekKind() == jsontext.KindInvalid {
 		_, err := d.ReadToken()
 		if errors.Is(err, io.EOF) {
@@ -155,7 +164,7 @@ func readNothing(body io.Reader) error {
 	if err := d.SkipValue(); err != nil {
 		return err
 	}
-	return Ended(d)
+	return ended(d)
 }
 
 // describeFailure adds the request to an error, and the timeout or the cut answer as cause.

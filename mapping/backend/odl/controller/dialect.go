@@ -10,31 +10,31 @@ import (
 // The names of the RESTCONF dialects, and their media types.
 const (
 	Draft02     = "draft-02"
-	Oxygen8040  = "rfc8040-oxygen"
-	Neon8040    = "rfc8040-neon"
-	RFC8040     = "rfc8040"
-	JSONOfDraft = "application/json"
+	oxygen8040  = "rfc8040-oxygen"
+	neon8040    = "rfc8040-neon"
+	rfc8040     = "rfc8040"
+	jsonOfDraft = "application/json"
 	JSONOfRFC   = "application/yang-data+json"
 )
 
 // Dialect describes a variant of RESTCONF.
 type Dialect struct {
-	Name  string
-	Data  string // path of the config datastore
-	Query string // of a GET of the config datastore
-	// Operational is the path of the operational datastore, and State the query of its GET.
-	Operational, State string
-	Media              string
-	Equal              bool // keys are written list=key, not list/key
+	Name string
 	// Many: a POST may contain many entries of a list; all or none of them are created.
-	Many bool
-	// Together: requests may be concurrent. RFC 8040 of Oxygen and Neon fails concurrent
+	Many  bool
+	data  string // path of the config datastore
+	query string // of a GET of the config datastore
+	// operational is the path of the operational datastore, and state the query of its GET.
+	operational, state string
+	media              string
+	equal              bool // keys are written list=key, not list/key
+	// together: requests may be concurrent. RFC 8040 of Oxygen and Neon fails concurrent
 	// writes.
-	Together bool
-	// Missing reports whether an answer means that the data does not exist.
-	Missing func(*AnswerError) bool
-	// Opaque: data that does not exist is answered like any failure (500).
-	Opaque bool
+	together bool
+	// missing reports whether an answer means that the data does not exist.
+	missing func(*AnswerError) bool
+	// opaque: data that does not exist is answered like any failure (500).
+	opaque bool
 }
 
 // dialects lists the supported dialects, the preferred one first.
@@ -48,10 +48,10 @@ type Dialect struct {
 //	entries of one POST   many              many            many          one
 //	writers               many              one             one           many
 var dialects = []Dialect{
-	{Name: Draft02, Data: "/restconf/config", Operational: "/restconf/operational", Media: JSONOfDraft, Many: true, Together: true, Missing: saysDataMissing},
-	{Name: Oxygen8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: never, Opaque: true},
-	{Name: Neon8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Many: true, Missing: isNotFound},
-	{Name: RFC8040, Data: "/rests/data", Query: "content=config", Operational: "/rests/data", State: "content=nonconfig", Media: JSONOfRFC, Equal: true, Together: true, Missing: isNotFound},
+	{Name: Draft02, data: "/restconf/config", operational: "/restconf/operational", media: jsonOfDraft, Many: true, together: true, missing: saysDataMissing},
+	{Name: oxygen8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: never, opaque: true},
+	{Name: neon8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: isNotFound},
+	{Name: rfc8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, together: true, missing: isNotFound},
 }
 
 // Dialects returns the names of the supported dialects.
@@ -63,8 +63,8 @@ func Dialects() []string {
 	return names
 }
 
-// DialectOf returns the dialect with a name; the zero value if there is none.
-func DialectOf(name string) Dialect {
+// dialectOf returns the dialect with a name; the zero value if there is none.
+func dialectOf(name string) Dialect {
 	for _, d := range dialects {
 		if d.Name == name {
 			return d
@@ -75,22 +75,30 @@ func DialectOf(name string) Dialect {
 
 func never(*AnswerError) bool               { return false }
 func isNotFound(err *AnswerError) bool      { return err.Status == 404 }
-func saysDataMissing(err *AnswerError) bool { return err.Status == 404 && err.Tag == "data-missing" }
+func saysDataMissing(err *AnswerError) bool { return err.Status == 404 && err.tag == "data-missing" }
 
-// Container returns the path of a list's container.
-func (d *Dialect) Container(l *codec.List) string { return d.Data + "/" + l.Top() }
+// container returns the path of a list's container.
+func (d *Dialect) container(l *codec.List) string { return d.data + "/" + l.Top() }
 
-// Entry returns the path of an entry.
-func (d *Dialect) Entry(l *codec.List, key string) string {
-	first, next := "/", "/"
-	if d.Equal {
-		first, next = "=", ","
-	}
-	path := d.Container(l) + "/" + l.Name + first
+// entry returns the path of an entry.
+func (d *Dialect) entry(l *codec.List, key string) string {
+	path := d.container(l) + "/" + l.Name
 	if l.FirstKey != "" {
-		path += Escape(l.FirstKey) + next
+		return path + d.selector(l.FirstKey, key)
 	}
-	return path + Escape(key)
+	return path + d.selector(key)
+}
+
+// selector returns the part of a path that selects the entry with these keys.
+func (d *Dialect) selector(keys ...string) string {
+	escaped := make([]string, len(keys))
+	for i, key := range keys {
+		escaped[i] = Escape(key)
+	}
+	if d.equal {
+		return "=" + strings.Join(escaped, ",")
+	}
+	return "/" + strings.Join(escaped, "/")
 }
 
 // Escape returns a key for a path. It escapes every reserved character, because

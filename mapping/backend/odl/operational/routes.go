@@ -1,6 +1,7 @@
-package odl
+package operational
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,7 +17,7 @@ import (
 )
 
 // OpenDaylight writes no flow to a switch while it gives the switch its former flows again, after the switch has connected or another member
-// has become its master. Nothing repeats a route to a pod of another node that should have been written then. So the backend asks
+// has become its master. Nothing repeats a route to a pod of another node that should have been written then. So KeepRoutes asks
 // for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that only with draft-02: over their RFC 8040, Oxygen and
 // Neon fail concurrent writes.
 
@@ -27,7 +28,7 @@ const routesTimes = 2
 const routesPerSecond = 100
 
 // inventory is the list of the switches that are connected. inventoryPath asks for the leaves of node. Draft-02 cannot select leaves.
-var inventory = stateList{"opendaylight-inventory", "nodes", "node"}
+var inventory = controller.StateList{Module: "opendaylight-inventory", Container: "nodes", Name: "node"}
 
 const inventoryPath = "/rests/data/opendaylight-inventory:nodes?content=nonconfig&fields=node(id;flow-node-inventory:port-number)"
 
@@ -43,46 +44,56 @@ type connection struct {
 	asked int       // how many times its routes were asked for
 }
 
-// keepRoutes asks for the routes of switches again whose connections are new, until ctx ends: one switch after the other, the newest connection first.
-// A backend that starts knows no connection, so all are new to it.
-func (b *Backend) keepRoutes(ctx context.Context) {
+// KeepRoutes asks for the routes of switches again whose connections are new, until ctx ends: one switch after the other, the newest connection first.
+// A Network that was just created knows no connection, so all are new to it.
+func (n *Network) KeepRoutes(ctx context.Context) {
 	known := map[string]*connection{}
-	wait := b.cfg.Poll
-	for pause(ctx, wait); ctx.Err() == nil; pause(ctx, wait) {
-		wait = b.cfg.Poll
-		s := b.observed.Load()
-		if s == nil || s.dialect.Name != controller.Draft02 {
-			continue
-		}
-		if err := s.connections(ctx, known); err != nil {
-			b.log.Debug("read the connections of switches", "err", err)
-			continue
-		}
-		id := b.due(known)
-		if id == "" {
-			continue
-		}
-		known[id].asked++
-		count, err := s.askForRoutes(ctx, id)
-		if ctx.Err() != nil {
+	next := time.NewTimer(n.cfg.Poll)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
 			return
+		case <-next.C:
 		}
-		if err != nil {
-			b.log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "err", err)
-			continue
-		}
-		if count == 0 {
-			continue
-		}
-		b.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "routes", count)
-		wait = time.Duration(count) * time.Second / routesPerSecond
+		count := n.keepRoutes(ctx, known)
+		next.Reset(cmp.Or(time.Duration(count)*time.Second/routesPerSecond, n.cfg.Poll))
 	}
 }
 
-// connections adds the connections that are new to known.
-func (s *session) connections(ctx context.Context, known map[string]*connection) error {
-	q := controller.Request{Method: http.MethodGet, URL: s.base + inventoryPath, Media: controller.JSONOfRFC, Timeout: s.cfg.Timeout}
-	_, err := readStateBy(ctx, s, q, inventory, func(n node) {
+// keepRoutes asks for the routes of one switch, if it is time for one. It returns how many it has asked for.
+func (n *Network) keepRoutes(ctx context.Context, known map[string]*connection) (count int) {
+	s := n.current.Load()
+	if s == nil || s.Dialect.Name != controller.Draft02 {
+		return 0
+	}
+	if err := readConnections(ctx, s, known); err != nil {
+		n.log.Debug("read the connections of switches", "err", err)
+		return 0
+	}
+	id := n.due(known)
+	if id == "" {
+		return 0
+	}
+	known[id].asked++
+	count, err := askForRoutes(ctx, s, id)
+	switch {
+	case ctx.Err() != nil:
+		return 0
+	case err != nil:
+		n.log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "err", err)
+		return 0
+	case count > 0:
+		n.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "routes", count)
+	}
+	return count
+}
+
+// readConnections adds the connections that are new to known.
+func readConnections(ctx context.Context, s *controller.Session, known map[string]*connection) error {
+	q := s.Request(http.MethodGet, inventoryPath, nil)
+	q.Media = controller.JSONOfRFC
+	_, err := controller.ReadStateBy(ctx, s, q, inventory, false, func(n node) {
 		if c := known[n.ID]; c == nil || c.port != n.Port {
 			known[n.ID] = &connection{port: n.Port, since: time.Now()}
 		}
@@ -91,9 +102,9 @@ func (s *session) connections(ctx context.Context, known map[string]*connection)
 }
 
 // due returns the switch for whose routes it is time; empty if there is none.
-func (b *Backend) due(known map[string]*connection) (id string) {
+func (n *Network) due(known map[string]*connection) (id string) {
 	for other, c := range known {
-		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*b.cfg.RoutesDelay && (id == "" || c.since.After(known[id].since)) {
+		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*n.cfg.RoutesDelay && (id == "" || c.since.After(known[id].since)) {
 			id = other
 		}
 	}
@@ -108,17 +119,17 @@ type routes struct {
 }
 
 // askForRoutes asks for the routes of a switch in all vpn-instances of ours. It returns how many they are.
-func (s *session) askForRoutes(ctx context.Context, id string) (count int, err error) {
+func askForRoutes(ctx context.Context, s *controller.Session, id string) (count int, err error) {
 	var all []routes
 	var names []string
-	if _, err := readState(ctx, s, vpnStates, func(e vpnState) {
+	if _, err := controller.ReadState(ctx, s, vpnStates, func(e vpnState) {
 		if r, found := e.routesOf(id); found && r.count > 0 {
 			all, names = append(all, r), append(names, e.Name)
 		}
 	}); err != nil {
 		return 0, err
 	}
-	ours, err := s.look(ctx, &s.lists[codec.VPNInstances], names)
+	ours, err := s.Look(ctx, &s.Lists[codec.VPNInstances], names)
 	if err != nil {
 		return 0, err
 	}
@@ -126,7 +137,7 @@ func (s *session) askForRoutes(ctx context.Context, id string) (count int, err e
 	for _, r := range all {
 		if e := ours[r.vpn.Name]; e != nil && codec.MayTake(e) {
 			count += r.count
-			failures = append(failures, s.askFor(ctx, r))
+			failures = append(failures, r.askFor(ctx, s))
 		}
 	}
 	return count, errors.Join(failures...)
@@ -145,8 +156,8 @@ func (e vpnState) routesOf(id string) (r routes, found bool) {
 	return r, found
 }
 
-// askFor asks for routes again.
-func (s *session) askFor(ctx context.Context, r routes) error {
+// askFor asks for the routes again.
+func (r *routes) askFor(ctx context.Context, s *controller.Session) error {
 	type input struct {
 		Switch jsontext.Value `json:"dpid"`
 		VPN    uint64         `json:"vpn-id"`
@@ -156,5 +167,5 @@ func (s *session) askFor(ctx context.Context, r routes) error {
 	if err != nil {
 		return fmt.Errorf("ask for the routes of %s: %w", r.vpn.Name, err)
 	}
-	return s.Send(ctx, s.request(http.MethodPost, "/restconf/operations/fib-rpc:populate-fib-on-dpn", body), nil)
+	return s.Send(ctx, s.Request(http.MethodPost, "/restconf/operations/fib-rpc:populate-fib-on-dpn", body), nil)
 }

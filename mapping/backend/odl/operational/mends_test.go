@@ -1,10 +1,11 @@
-package odl_test
+package operational_test
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // paths answers GETs with texts by the end of their path, and records other requests to its paths.
@@ -75,25 +78,17 @@ func TestGroupOfFormerPort(t *testing.T) {
 	const counted = `{"vpnNexthop":[{"IpAddress":"10.0.0.4/32","egressPointer":150002,"dpnId":1,"flowrefCount":1}]}`
 	var mayNot error
 	const wrong = "flows not programmed: group 150002 does not lead to its port"
-	begin := func(t *testing.T, answers map[string]string) (func() []string, *paths, *fake) {
-		f := newFake(t, odlfake.Oxygen)
-		cfg := f.config(t)
-		cfg.MayWrite = func(context.Context) error { return mayNot }
-		b := open(t, cfg)
+	begin := func(t *testing.T, answers map[string]string) (func() []string, *paths, *lab) {
+		l := start(t, odlfake.Oxygen, operational.Config{Poll: 20 * time.Millisecond}, func(context.Context) error { return mayNot })
 		want := podsOf("a")
-		write(t, b, want)
+		l.write(t, want)
 		p := &paths{status: http.StatusOK, answers: answers}
-		f.Break(p.fault)
-		f.Plug(portOf(want, "a:pod-1"))
+		l.Break(p.fault)
+		l.Plug(portOf(want, "a:pod-1"))
 		return func() []string {
-			observe(t, b)
-			var all []string
-			for _, text := range lacks(b, want) {
-				all = append(all, text)
-			}
-			slices.Sort(all)
-			return slices.Compact(all)
-		}, p, f
+			l.observe(t)
+			return slices.Compact(slices.Sorted(maps.Values(l.lacks(want))))
+		}, p, l
 	}
 	for name, text := range map[string]string{
 		"of another port":    fmt.Sprintf(groupOf, mac, former),
@@ -134,9 +129,11 @@ func TestGroupOfFormerPort(t *testing.T) {
 		require.Empty(t, p.take(http.StatusOK))
 	})
 	t.Run("of an external interface", func(t *testing.T) {
-		look, p, f := begin(t, map[string]string{hop: counted, group: fmt.Sprintf(groupOf, mac, former)})
+		look, p, l := begin(t, map[string]string{hop: counted, group: fmt.Sprintf(groupOf, mac, former)})
 		const container, list, key = "ietf-interfaces:interfaces", "interface", "a:pod-1"
-		f.Set(container, list, key, with(f.Entry(container, list, key), "description", "of somebody else"))
+		e := l.Entry(container, list, key)
+		e["description"] = "of somebody else"
+		l.Set(container, list, key, e)
 		look()
 		require.Empty(t, look())
 		require.Empty(t, p.take(http.StatusOK))
@@ -157,16 +154,24 @@ func TestGroupOfFormerPort(t *testing.T) {
 	})
 }
 
+// keepRoutes runs KeepRoutes until the test ends.
+func (l *lab) keepRoutes(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { l.KeepRoutes(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+}
+
 // TestRoutesAgain asks for the routes of a switch twice after it has connected, and again when its connection is another one. It asks in
 // our vpn-instances that have interfaces on several switches. After a refusal it does not ask more often.
 func TestRoutesAgain(t *testing.T) {
 	for name, status := range map[string]int{"accepted": http.StatusOK, "refused": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
-			f := newFake(t, odlfake.Oxygen)
-			cfg := f.config(t)
-			cfg.RoutesDelay = 20 * time.Millisecond
-			b := open(t, cfg)
-			write(t, b, podsOf("a"))
+			l := start(t, odlfake.Oxygen, operational.Config{Poll: 20 * time.Millisecond, RoutesDelay: 20 * time.Millisecond}, nil)
+			l.write(t, podsOf("a"))
 			const state = `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[
 				{"vrf-id":"100:7","vpn-id":100007,"vpn-instance-name":"a","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","vpn-interfaces":[{"interface-name":"a:pod-2"}]}]},
 				{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-3"}]},{"dpnId":3,"vpn-interfaces":[{"interface-name":"a:pod-4"}]}]},
@@ -177,11 +182,11 @@ func TestRoutesAgain(t *testing.T) {
 				"/opendaylight-inventory:nodes":           fmt.Sprintf(nodes, 40001),
 				"/operations/fib-rpc:populate-fib-on-dpn": "",
 			}}
-			f.Break(p.fault)
-			watch(t, b)
+			l.Break(p.fault)
+			l.keepRoutes(t)
 			var all []string
 			asked := func(n int) []string {
-				require.Eventually(t, func() bool { all = append(all, p.take(status)...); return len(all) >= n }, patience, time.Millisecond)
+				require.Eventually(t, func() bool { all = append(all, p.take(status)...); return len(all) >= n }, patience.Patience, time.Millisecond)
 				return all
 			}
 			const one, two = `{"fib-rpc:input":{"dpid":1,"vpn-id":100007,"rd":"100:7"}}`, `{"fib-rpc:input":{"dpid":"2","vpn-id":100007,"rd":"100:7"}}`

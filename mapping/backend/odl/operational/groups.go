@@ -1,11 +1,9 @@
-package odl
+package operational
 
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,7 +15,7 @@ import (
 
 // Netvirt leads packets for an address to a port by a group on the port's switch, and counts the routes that use the group. In a cluster
 // Oxygen counts some routes twice when a member fails. Then the group stays after its pod, and Netvirt takes it as it is for the next pod
-// with the address: packets go to a port that is gone. So the backend looks at the group of each new port, and corrects it in the config
+// with the address: packets go to a port that is gone. So Observe looks at the group of each new port, and corrects it in the config
 // datastore (decision 105). Neon does not count them.
 
 // nextHop is an entry of vpnNexthop in l3nexthop:l3nexthop (operational).
@@ -72,8 +70,8 @@ const looksAtOnce = 64
 // lookAtGroups looks at the groups of ports, until a look at each port has found them right. It corrects a group that two looks in a row have
 // found wrong: the first one can have seen the port and the group at different times. Over RFC 8040 it does nothing: every release that has
 // such groups also offers draft-02.
-func (b *Backend) lookAtGroups(ctx context.Context, s *session, before, now *view, awaited []string) error {
-	if s.dialect.Name != controller.Draft02 {
+func (n *Network) lookAtGroups(ctx context.Context, s *controller.Session, before, now *view, awaited []string) error {
+	if s.Dialect.Name != controller.Draft02 {
 		return nil
 	}
 	var first, names []string
@@ -95,14 +93,14 @@ func (b *Backend) lookAtGroups(ctx context.Context, s *session, before, now *vie
 	names = append(first, names...)
 	names = names[:min(len(names), looksAtOnce)]
 	var mu sync.Mutex
-	return together(ctx, s.parallel(), len(names), func(ctx context.Context, i int) error {
+	return controller.Together(ctx, s.Parallel(), len(names), func(ctx context.Context, i int) error {
 		mu.Lock()
 		p := now.ports[names[i]]
 		vpn := now.vpns[p.vpn]
 		mu.Unlock()
-		found, err := b.lookAtGroup(ctx, s, names[i], p, vpn)
+		found, err := n.lookAtGroup(ctx, s, names[i], p, vpn)
 		if err != nil {
-			b.log.Debug("look at a group of OpenDaylight", "interface", names[i], "err", err)
+			n.log.Debug("look at a group of OpenDaylight", "interface", names[i], "err", err)
 			return ctx.Err()
 		}
 		mu.Lock()
@@ -126,19 +124,19 @@ type destination struct {
 }
 
 // lookAtGroup looks at the groups of a port's addresses, and corrects one that the last look has found wrong too.
-func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p port, vpn uint64) (groups, error) {
+func (n *Network) lookAtGroup(ctx context.Context, s *controller.Session, name string, p port, vpn uint64) (groups, error) {
 	for line := range strings.Lines(p.addresses) {
 		address, mac, _ := strings.Cut(strings.TrimSpace(line), " ")
 		to := destination{p.link, address, mac}
-		h, err := s.nextHop(ctx, vpn, to)
+		h, err := readNextHop(ctx, s, vpn, to)
 		if err != nil {
 			return p.groups, err
 		}
 		if h.Uses == nil {
 			continue // Netvirt has given it no group yet, or does not count
 		}
-		path := fmt.Sprintf("%s/opendaylight-inventory:nodes/node/%s/flow-node-inventory:group/%d", s.dialect.Data, controller.Escape(to.node), h.Group)
-		g, err := s.group(ctx, path)
+		path := fmt.Sprintf("/restconf/config/opendaylight-inventory:nodes/node/%s/flow-node-inventory:group/%d", controller.Escape(to.node), h.Group)
+		g, err := readGroup(ctx, s, path)
 		if err != nil {
 			return p.groups, err
 		}
@@ -146,7 +144,7 @@ func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p po
 			continue
 		}
 		if p.groups.wrong == h.Group {
-			return b.correct(ctx, s, name, to, h.Group, path)
+			return n.correct(ctx, s, name, to, h.Group, path)
 		}
 		return groups{wrong: h.Group}, nil
 	}
@@ -154,9 +152,9 @@ func (b *Backend) lookAtGroup(ctx context.Context, s *session, name string, p po
 }
 
 // correct writes the group of a destination. The next look shows the result. A group of an external interface counts as right.
-func (b *Backend) correct(ctx context.Context, s *session, name string, to destination, id uint64, path string) (groups, error) {
+func (n *Network) correct(ctx context.Context, s *controller.Session, name string, to destination, id uint64, path string) (groups, error) {
 	wrong := groups{wrong: id}
-	found, err := s.look(ctx, &s.lists[codec.Interfaces], []string{name})
+	found, err := s.Look(ctx, &s.Lists[codec.Interfaces], []string{name})
 	if err != nil {
 		return wrong, err
 	}
@@ -167,31 +165,26 @@ func (b *Backend) correct(ctx context.Context, s *session, name string, to desti
 	if err != nil {
 		return wrong, err
 	}
-	if err := s.Send(ctx, s.request(http.MethodPut, path, body), nil); err != nil {
+	if err := s.Send(ctx, s.Request(http.MethodPut, path, body), nil); err != nil {
 		if controller.IsRefusal(err) {
-			b.log.Warn("cannot correct a group of OpenDaylight that does not lead to the port of a pod", "interface", name, "address", to.address, "err", err)
+			n.log.Warn("cannot correct a group of OpenDaylight that does not lead to the port of a pod", "interface", name, "address", to.address, "err", err)
 		}
 		return wrong, err
 	}
-	b.log.Info("corrected a group of OpenDaylight that did not lead to the port of a pod", "interface", name, "address", to.address, "switch", to.node, "group", id)
+	n.log.Info("corrected a group of OpenDaylight that did not lead to the port of a pod", "interface", name, "address", to.address, "switch", to.node, "group", id)
 	return wrong, nil
 }
 
-// nextHop reads the next hop of an address; the zero value if there is none.
-func (s *session) nextHop(ctx context.Context, vpn uint64, to destination) (h nextHop, err error) {
-	_, err = readState(ctx, s, stateList{"l3nexthop", fmt.Sprintf("l3nexthop/vpnNexthops/%d", vpn), "vpnNexthop"}, func(e nextHop) { h = e }, to.prefix())
+// readNextHop reads the next hop of an address; the zero value if there is none.
+func readNextHop(ctx context.Context, s *controller.Session, vpn uint64, to destination) (h nextHop, err error) {
+	_, err = controller.ReadState(ctx, s, controller.StateList{Module: "l3nexthop", Container: fmt.Sprintf("l3nexthop/vpnNexthops/%d", vpn), Name: "vpnNexthop"}, func(e nextHop) { h = e }, to.prefix())
 	return h, err
 }
 
-// group reads a group; the zero value if it does not exist.
-func (s *session) group(ctx context.Context, path string) (g group, err error) {
-	err = s.Send(ctx, s.request(http.MethodGet, path, nil), func(body io.Reader) error {
-		return decodeState(body, stateList{"flow-node-inventory", "", "group"}, false, func(e group) { g = e })
-	})
-	var answer *controller.AnswerError
-	if errors.As(err, &answer) && s.dialect.Missing(answer) {
-		return g, nil
-	}
+// readGroup reads a group; the zero value if it does not exist.
+func readGroup(ctx context.Context, s *controller.Session, path string) (g group, err error) {
+	l := controller.StateList{Module: "flow-node-inventory", Container: "group", Name: "group"}
+	_, err = controller.ReadStateBy(ctx, s, s.Request(http.MethodGet, path, nil), l, true, func(e group) { g = e })
 	return g, err
 }
 

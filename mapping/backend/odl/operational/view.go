@@ -1,4 +1,4 @@
-package odl
+package operational
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -149,10 +150,10 @@ func newView() *view {
 	return &view{elans: map[string]bool{}, vpns: map[string]uint64{}, ports: map[string]port{}}
 }
 
-// view reads the elan-instances and vpn-instances and their members.
-func (s *session) view(ctx context.Context) (*view, error) {
+// readView reads the elan-instances and vpn-instances and their members.
+func readView(ctx context.Context, s *controller.Session) (*view, error) {
 	v := newView()
-	elans, err := readState(ctx, s, elanStates, func(e elanState) {
+	elans, err := controller.ReadState(ctx, s, elanStates, func(e elanState) {
 		v.elans[e.Name] = true
 		for _, name := range e.Interfaces {
 			v.change(name, func(p *port) { p.elan = e.Name })
@@ -161,7 +162,7 @@ func (s *session) view(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	vpns, err := readState(ctx, s, vpnStates, func(e vpnState) {
+	vpns, err := controller.ReadState(ctx, s, vpnStates, func(e vpnState) {
 		v.vpns[e.Name] = e.ID
 		for _, one := range e.Switches {
 			for _, i := range one.Interfaces {
@@ -171,7 +172,7 @@ func (s *session) view(ctx context.Context) (*view, error) {
 	})
 	if err == nil && (!elans || !vpns) {
 		// A controller that starts or stops also answers that data does not exist.
-		_, err = s.ready(ctx)
+		err = s.Ready(ctx)
 	}
 	return v, err
 }
@@ -201,7 +202,7 @@ func (v *view) unsure(before *view, awaited []string) []string {
 			all[name] = true
 		}
 	}
-	if len(awaited) <= fewEntries {
+	if len(awaited) <= controller.FewEntries {
 		for _, name := range awaited {
 			all[name] = true
 		}
@@ -223,15 +224,15 @@ func (v *view) keep(before *view) {
 	}
 }
 
-// readPorts reads the state that view does not read, for all interfaces.
-func (s *session) readPorts(ctx context.Context, v *view) error {
-	_, err := readState(ctx, s, interfaceStates, func(e interfaceState) {
+// readPorts reads the state that readView does not read, for all interfaces.
+func (v *view) readPorts(ctx context.Context, s *controller.Session) error {
+	_, err := controller.ReadState(ctx, s, interfaceStates, func(e interfaceState) {
 		v.change(e.Name, func(p *port) { p.link = e.link() })
 	})
 	if err != nil {
 		return err
 	}
-	_, err = readState(ctx, s, vpnMemberStates, v.addMember)
+	_, err = controller.ReadState(ctx, s, vpnMemberStates, v.addMember)
 	return err
 }
 
@@ -242,13 +243,13 @@ func (v *view) addMember(e vpnMemberState) {
 	}
 }
 
-// readSome reads the state that view does not read, for some interfaces.
-func (s *session) readSome(ctx context.Context, v *view, names []string) error {
+// readSome reads the state that readView does not read, for some interfaces.
+func (v *view) readSome(ctx context.Context, s *controller.Session, names []string) error {
 	var mu sync.Mutex
-	return together(ctx, s.parallel(), len(names), func(ctx context.Context, i int) error {
+	return controller.Together(ctx, s.Parallel(), len(names), func(ctx context.Context, i int) error {
 		name := names[i]
 		var state interfaceState
-		if _, err := readState(ctx, s, interfaceStates, func(e interfaceState) { state = e }, name); err != nil {
+		if _, err := controller.ReadState(ctx, s, interfaceStates, func(e interfaceState) { state = e }, name); err != nil {
 			return err
 		}
 		mu.Lock()
@@ -256,7 +257,7 @@ func (s *session) readSome(ctx context.Context, v *view, names []string) error {
 		mu.Unlock()
 		var member vpnMemberState
 		if vpn != "" {
-			if _, err := readState(ctx, s, vpnMemberStates, func(e vpnMemberState) { member = e }, name, vpn); err != nil {
+			if _, err := controller.ReadState(ctx, s, vpnMemberStates, func(e vpnMemberState) { member = e }, name, vpn); err != nil {
 				return err
 			}
 		}

@@ -1,4 +1,4 @@
-package odl
+package controller
 
 import (
 	"bytes"
@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -24,10 +23,10 @@ func BenchmarkRead(b *testing.B) {
 	b.Run("bare", func(b *testing.B) {
 		for b.Loop() {
 			for l, answer := range answers {
-				d := controller.NewDecoder(bytes.NewReader(answer))
+				d := newDecoder(bytes.NewReader(answer))
 				n := 0
 				require.NoError(b, members(d, func(string) error {
-					return members(d, func(string) error { return elements(d, &lists[l], func(codec.Entry) { n++ }) })
+					return members(d, func(string) error { return elements(d, elementOf(&lists[l], func(codec.Entry) { n++ })) })
 				}))
 				require.NotZero(b, n)
 			}
