@@ -1,7 +1,9 @@
 package links
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net/netip"
 	"path/filepath"
 	"runtime"
@@ -12,15 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// allowIPv6 enables IPv6 on the pod's end if it has an IPv6 address: some runtimes disable
-// it. The link ignores router advertisements.
-func (p Pair) allowIPv6() error {
-	if !slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() }) {
-		return nil
+// setIPv6 lets the pod's end ignore router advertisements: a pod or a machine on its switch can send some. If the pair has
+// an IPv6 address, it also enables IPv6, because some runtimes disable it.
+func (p Pair) setIPv6() error {
+	settings := map[string]string{"accept_ra": "0"}
+	ipv6 := slices.ContainsFunc(p.Addresses, func(a netip.Prefix) bool { return a.Addr().Is6() })
+	if ipv6 {
+		settings["disable_ipv6"] = "0"
 	}
-	for name, value := range map[string]string{"disable_ipv6": "0", "accept_ra": "0"} {
-		if _, err := p.Settings.Put(p.Pod, filepath.Join("ipv6/conf", p.Name, name), value); err != nil {
-			return fmt.Errorf("allow IPv6: %w", err)
+	for name, value := range settings {
+		_, err := p.Settings.Put(p.Pod, filepath.Join("ipv6/conf", p.Name, name), value)
+		if err != nil && (ipv6 || !errors.Is(err, fs.ErrNotExist)) { // else the kernel has no IPv6
+			return fmt.Errorf("configure IPv6: %w", err)
 		}
 	}
 	return nil

@@ -113,7 +113,7 @@ func Make(p Pair) error {
 // for a pair without routes. If a step fails
 // or ctx ends, the caller must delete the pair.
 func Configure(ctx context.Context, p Pair) error {
-	for _, step := range []func() error{p.allowIPv6, p.turnOffloadOff, p.configure} {
+	for _, step := range []func() error{p.setIPv6, p.turnOffloadOff, p.configure} {
 		err := ctx.Err()
 		if err == nil {
 			err = step()

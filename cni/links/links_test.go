@@ -68,6 +68,7 @@ func TestAdd(t *testing.T) {
 			for _, r := range p.Routes {
 				require.Contains(t, is.Routes, r)
 			}
+			reads(t, p.Pod, "ipv6/conf/eth0/accept_ra", "0")
 			node, err := links.Glance(p.Node, port)
 			require.NoError(t, err)
 			require.True(t, node.Up)
@@ -106,6 +107,16 @@ func TestIPv6IsAllowed(t *testing.T) {
 		require.NoError(t, os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0))
 	})
 	require.NoError(t, links.Add(t.Context(), p))
+}
+
+// A kernel without IPv6 has no settings of it.
+func TestKernelWithoutIPv6(t *testing.T) {
+	p := pair(t, "10.42.0.2/29", "10.42.0.1")
+	p.Settings = links.Settings(t.TempDir())
+	require.NoError(t, links.Add(t.Context(), p))
+	p = pair(t, "fd00::2/120", "fd00::1")
+	p.Settings = links.Settings(t.TempDir())
+	require.ErrorContains(t, links.Add(t.Context(), p), "configure IPv6")
 }
 
 // A mount of the settings shows each thread the settings of its network namespace.
