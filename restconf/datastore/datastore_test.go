@@ -304,6 +304,7 @@ func TestOpenOfADirectoryInUse(t *testing.T) {
 	dir := t.TempDir()
 	open(t, Config{Schema: s.schema, Dir: dir})
 	_, err := Open(t.Context(), Config{Schema: s.schema, Dir: dir})
+	require.ErrorIs(t, err, ErrInUse)
 	require.ErrorContains(t, err, "another process uses it")
 }
 

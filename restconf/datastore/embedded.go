@@ -100,7 +100,7 @@ func lockDir(dir string) (*os.File, error) {
 	}
 	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another process uses it: stop that one, or give this one its own --data-dir")
+		err = ErrInUse
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("lock the data directory %s: %w", dir, err), f.Close())

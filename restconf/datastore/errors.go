@@ -23,6 +23,8 @@ var (
 	ErrDeposed = errors.New("leadership was lost")
 	// ErrClosed: the datastore was closed meanwhile.
 	ErrClosed = errors.New("the datastore is closed")
+	// ErrInUse means that another process has the data directory.
+	ErrInUse = errors.New("another process uses it: stop that one, or give this one its own --data-dir")
 )
 
 // LimitError says that a request needs a larger transaction than the etcd

@@ -5,6 +5,7 @@ package bridgetest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -19,6 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/access"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
@@ -77,8 +79,11 @@ func Start(t testing.TB, options ...Option) *Bridge {
 
 func (b *Bridge) start() {
 	ctx, cancel := context.WithCancel(context.Background())
-	run, err := bridge.New(ctx, b.cfg)
-	require.NoError(b.t, err)
+	var run *bridge.Bridge
+	WhenFree(b.t, func() (err error) {
+		run, err = bridge.New(ctx, b.cfg)
+		return err
+	})
 	b.url = run.URL()
 	b.client = serve.NewClient(b.url, requestTimeout)
 	done := make(chan error, 1)
@@ -89,6 +94,20 @@ func (b *Bridge) start() {
 		require.NoError(b.t, run.Close())
 	}
 	b.awaitReady()
+}
+
+// WhenFree calls open, which opens a data directory, until the directory is free. A bridge of this process that has stopped can leave
+// it locked for a moment: a program that another test starts has a copy of the lock until the kernel has executed it.
+func WhenFree(t testing.TB, open func() error) {
+	t.Helper()
+	var err error
+	Await(t, 5*time.Millisecond, patience.Patience, "the data directory is free", func() error {
+		if err = open(); errors.Is(err, datastore.ErrInUse) {
+			return err
+		}
+		return nil
+	})
+	require.NoError(t, err)
 }
 
 // awaitReady waits until the bridge is ready.

@@ -119,8 +119,11 @@ func records(t *testing.T, dir string) []string {
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	data, err := datastore.Open(ctx, datastore.Config{Dir: dir, Schema: schema, Log: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
+	var data *datastore.Datastore
+	bridgetest.WhenFree(t, func() (err error) {
+		data, err = datastore.Open(ctx, datastore.Config{Dir: dir, Schema: schema, Log: slog.New(slog.DiscardHandler)})
+		return err
+	})
 	defer func() { require.NoError(t, data.Close()) }()
 	var names []string
 	enough := errors.New("the snapshot is read")
