@@ -60,7 +60,7 @@ func (w Way) String() string {
 // error if a packet arrives on a way that is denied. The text says how many packets there were. With TCP each packet is one write,
 // and its answer is another. The text also says how many packets TCP has sent again: those are lost, or late.
 func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []Way, do func()) (text string, err error) {
-	before, err := l.unread(ctx, hosts)
+	before, err := l.Unread(ctx, hosts)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,7 @@ func (l *Lab) KeepsPackets(ctx context.Context, hosts []string, mtu int, ways []
 	for _, f := range flows {
 		all.add(ctx, f)
 	}
-	after, err := l.unread(ctx, hosts)
+	after, err := l.Unread(ctx, hosts)
 	if err != nil {
 		return "", err
 	}

@@ -10,9 +10,9 @@ import (
 // drops matches the number of packets in a line of ss about the memory of a socket.
 var drops = regexp.MustCompile(`skmem:\([^)]*,d(\d+)\)`)
 
-// unread returns the number of packets that the kernel has dropped because the switches of the hosts did not read them: they waited for a
+// Unread returns the number of packets that the kernel has dropped because the switches of the hosts did not read them: they waited for a
 // processor until the buffers of their sockets were full.
-func (l *Lab) unread(ctx context.Context, hosts []string) (sum int, err error) {
+func (l *Lab) Unread(ctx context.Context, hosts []string) (sum int, err error) {
 	for _, host := range hosts {
 		out, err := l.Exec(ctx, host, "ss", "--packet", "--memory")
 		if err != nil {
