@@ -90,8 +90,8 @@ func Settled(ctx context.Context, socket string) bool {
 	return err == nil && age >= flowsQuiet
 }
 
-// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed on the bridge with a management socket. The error is
-// fs.ErrNotExist without the socket.
+// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows on the bridge with a management socket, and whether their
+// elan-instances lead packets to them. The error is fs.ErrNotExist without the socket.
 func Programmed(ctx context.Context, socket string) (map[uint32]bool, error) {
 	c, err := openflow.Dial(ctx, socket)
 	if err != nil {

@@ -208,8 +208,8 @@ func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, 
 	return w, bridge, a
 }
 
-// joins runs the node's own part of an agent for OpenDaylight until the test ends. programmed returns the ports that OpenDaylight has
-// programmed; nil: all.
+// joins runs the node's own part of an agent for OpenDaylight until the test ends. programmed returns the ports that OpenDaylight
+// knows, as node.Config says; nil: all are programmed.
 func (a *inProcess) joins(programmed func(context.Context) (map[uint32]bool, error)) {
 	a.w.t.Cleanup(a.joinsAs(node.Config{OpenDaylight: true, Programmed: programmed}))
 }

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,28 +15,55 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 )
 
-// TestUnknownNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one.
+// TestUnknownNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one:
+// one without a tag, and one with a tag to which its elan-instance leads no packets. A port that has both stays.
 func TestUnknownNodePortInProcess(t *testing.T) {
 	t.Parallel()
-	w, _, a := managedHost(t, ledByNode, "10.42.0.7")
-	_, err := w.lab.Host("host1").VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
-	require.NoError(t, err)
-	socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
-	a.joins(func(ctx context.Context) (map[uint32]bool, error) { return agent.Programmed(ctx, socket) })
-	var first string
-	number := func() (now string, err error) { return w.portNumber("node:172.31.99.11:management") }
-	await(t, "the node has its port", func() (err error) {
-		first, err = number()
-		return err
-	})
-	w.program(socket, "4000") // OpenDaylight programs ports
-	await(t, "the port is replaced", func() error {
-		now, err := number()
-		if err == nil && now == first {
-			err = fmt.Errorf("the port has number %s still", now)
-		}
-		return err
-	})
+	const management, web = "node:172.31.99.11:management", "node:172.31.99.11:port:web"
+	for name, program := range map[string]func(w *world, socket string, numbers map[string]string){
+		"it has no tag": func(w *world, socket string, numbers map[string]string) {
+			w.program(socket, numbers[management])
+		},
+		"no flow leads to it": func(w *world, socket string, numbers map[string]string) {
+			w.program(socket, numbers[management])
+			w.tag(socket, numbers[web])
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, bridge, a := managedHost(t, ledByNode, "10.42.0.7")
+			_, err := w.lab.Host("host1").VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+			require.NoError(t, err)
+			socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
+			var begun atomic.Bool
+			a.joins(func(ctx context.Context) (map[uint32]bool, error) {
+				if !begun.Load() {
+					return nil, nil
+				}
+				return agent.Programmed(ctx, socket)
+			})
+			numbers := map[string]string{}
+			for _, port := range []string{management, web} {
+				await(t, "the node has its port "+port, func() (err error) {
+					numbers[port], err = w.portNumber(port)
+					return err
+				})
+			}
+			program(w, socket, numbers)
+			begun.Store(true)
+			bridge.serve(2, ledByNode, "10.42.0.8") // the node looks again
+			await(t, "the port is replaced", func() error {
+				now, err := w.portNumber(web)
+				if err == nil && now == numbers[web] {
+					err = fmt.Errorf("the port has number %s still", now)
+				}
+				return err
+			})
+			now, err := w.portNumber(management)
+			require.NoError(t, err)
+			require.Equal(t, numbers[management], now, "a programmed port is replaced")
+		})
+	}
 }
 
 // portNumber returns the OpenFlow number of the port with an iface-id on host1.
@@ -47,10 +76,29 @@ func (w *world) portNumber(iface string) (string, error) {
 	return number, err
 }
 
-// program gives a port of a bridge a tag, as OpenDaylight does.
+// tag gives a port of a bridge a tag, as OpenDaylight does: its OpenFlow number.
+func (w *world) tag(socket, number string) {
+	w.t.Helper()
+	w.addFlow(socket, fmt.Sprintf("table=0,in_port=%s,actions=write_metadata:%#x/0xffffff0000000001,goto_table:17", number, w.number(number)<<40))
+}
+
+// program lets an elan-instance also lead packets to the port.
 func (w *world) program(socket, number string) {
 	w.t.Helper()
-	flow := "table=0,in_port=" + number + ",actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17"
+	w.tag(socket, number)
+	w.addFlow(socket, fmt.Sprintf("table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:00:00:00:01,actions=load:%#x->NXM_NX_REG6[],resubmit(,220)",
+		w.number(number)<<8))
+}
+
+func (w *world) number(text string) uint64 {
+	w.t.Helper()
+	n, err := strconv.ParseUint(text, 10, 16)
+	require.NoError(w.t, err)
+	return n
+}
+
+func (w *world) addFlow(socket, flow string) {
+	w.t.Helper()
 	out, err := exec.CommandContext(w.t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-flow", "unix:"+socket, flow).CombinedOutput()
 	require.NoError(w.t, err, "%s", out)
 }

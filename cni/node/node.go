@@ -51,7 +51,8 @@ type Config struct {
 	OpenDaylight bool
 	// Managers are the managers of the switch, tcp:HOST:PORT or ssl:HOST:PORT, if OpenDaylight is at the same addresses.
 	Managers []string
-	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed. Nil if it does not program the switch.
+	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows, and whether their elan-instances lead packets to them.
+	// Nil if OpenDaylight does not program the switch.
 	Programmed func(context.Context) (map[uint32]bool, error)
 	Log        *slog.Logger
 	Registry   prometheus.Registerer

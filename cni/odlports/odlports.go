@@ -1,5 +1,5 @@
 // Package odlports makes up for what OpenDaylight loses of the node's own ports in the switch. It replaces a port that OpenDaylight does not
-// learn of, and keeps a port that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
+// program, and keeps a port that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
 // removes the former one. Pods without flows get a new port with the next ADD. No runtime repeats a call for these ports.
 //
 // The package knows what is in the switch. It does not know what ports are for, nor links, nor the bridge.
@@ -16,7 +16,8 @@ import (
 // Config configures Ports.
 type Config struct {
 	Switch *ovs.Switch
-	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight has programmed. Nil if it does not program the switch.
+	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows, and whether their elan-instances lead packets to them.
+	// Nil if OpenDaylight does not program the switch.
 	Programmed func(context.Context) (map[uint32]bool, error)
 	Log        *slog.Logger
 }
@@ -24,20 +25,20 @@ type Config struct {
 // Ports are the node's own ports that wait: to be programmed, or to be removed. After a start, waiting begins again. They are for one
 // goroutine.
 type Ports struct {
-	cfg     Config
-	unknown unknown
-	unused  unused
+	cfg          Config
+	unprogrammed unprogrammed
+	unused       unused
 }
 
 // New returns Ports of which none waits.
 func New(cfg Config) *Ports {
-	return &Ports{cfg: cfg, unknown: unknown{waits{}}, unused: unused{waits{}}}
+	return &Ports{cfg: cfg, unprogrammed: unprogrammed{waits{}}, unused: unused{waits{}}}
 }
 
 // Next returns the time until the first port must be looked at again; 0 if none waits.
 func (p *Ports) Next() time.Duration {
 	now := time.Now()
-	first, other := p.unknown.next(now), p.unused.next(now)
+	first, other := p.unprogrammed.next(now), p.unused.next(now)
 	if first == 0 || other != 0 && other < first {
 		return other
 	}
@@ -50,10 +51,11 @@ const retryAfter = 2 * time.Second
 // waits has the ports that wait.
 type waits map[string]wait
 
-// wait is since when and how long a port waits.
+// wait is since when and how long a port waits, and the stage that it has reached; unused ports have none.
 type wait struct {
 	since  time.Time
 	within time.Duration
+	stage  stage
 }
 
 // over reports whether a port has waited long enough.

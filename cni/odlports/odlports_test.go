@@ -9,11 +9,11 @@ import (
 
 // The ports of both kinds wait for their own time, and Next is that of the first one.
 func TestNext(t *testing.T) {
-	soon := func() waits { return waits{"a": {time.Now(), 0}} }
-	late := func() waits { return waits{"b": {time.Now(), time.Hour}} }
+	soon := func() waits { return waits{"a": {since: time.Now()}} }
+	late := func() waits { return waits{"b": {since: time.Now(), within: time.Hour}} }
 	for _, c := range []struct {
-		unknown, unused waits
-		soon, late      bool
+		unprogrammed, unused waits
+		soon, late           bool
 	}{
 		{waits{}, waits{}, false, false},
 		{soon(), waits{}, true, false},
@@ -23,7 +23,7 @@ func TestNext(t *testing.T) {
 		{late(), waits{}, false, true},
 		{waits{}, late(), false, true},
 	} {
-		p := &Ports{unknown: unknown{c.unknown}, unused: unused{c.unused}}
+		p := &Ports{unprogrammed: unprogrammed{c.unprogrammed}, unused: unused{c.unused}}
 		next := p.Next()
 		require.Equal(t, c.soon, next == retryAfter, "%+v", c)
 		require.Equal(t, c.late, next > retryAfter, "%+v", c)

@@ -21,7 +21,7 @@ func (u unused) note(ports []string, now time.Time) {
 	maps.DeleteFunc(u.waits, func(port string, _ wait) bool { return !slices.Contains(ports, port) })
 	for _, port := range ports {
 		if _, waits := u.waits[port]; !waits {
-			u.waits[port] = wait{now, keepUnused}
+			u.waits[port] = wait{since: now, within: keepUnused}
 		}
 	}
 }

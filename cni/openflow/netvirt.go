@@ -125,13 +125,21 @@ func (c *Conn) destination(ctx context.Context, elan uint64, mac net.HardwareAdd
 		if f.Metadata.Mask&elanMask == 0 || f.Metadata.Value&elanMask != elan {
 			continue
 		}
-		for _, load := range f.Registers {
-			if load.Register == portRegister {
-				return load.Value >> registerShift, err
-			}
+		if port := f.destination(); port != 0 {
+			return port, err
 		}
 	}
 	return 0, err
+}
+
+// destination returns the tag of the port to which a flow of an elan-instance leads; 0 if it leads to none.
+func (f Flow) destination() (port uint64) {
+	for _, load := range f.Registers {
+		if load.Register == portRegister {
+			return load.Value >> registerShift
+		}
+	}
+	return 0
 }
 
 // outputs returns the numbers of ports to which packets for the port with a tag go.
@@ -154,16 +162,32 @@ func (c *Conn) portTag(ctx context.Context, number uint32) (uint64, error) {
 	return 0, err
 }
 
-// Ports returns the numbers of the ports that Netvirt has given a tag.
+// Ports returns the numbers of the ports that Netvirt has given a tag, and whether an elan-instance leads packets to them.
 func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
 	flows, err := c.Flows(ctx, portTable, Match{})
+	if err != nil {
+		return nil, err
+	}
+	led, err := c.led(ctx)
 	ports := map[uint32]bool{}
 	for _, f := range flows {
 		if f.InPort != 0 && f.Writes.Mask&portMask == portMask {
-			ports[f.InPort] = true
+			ports[f.InPort] = led[f.Writes.Value&portMask>>portShift]
 		}
 	}
 	return ports, err
+}
+
+// led returns the tags of the ports to which elan-instances lead packets.
+func (c *Conn) led(ctx context.Context) (map[uint64]bool, error) {
+	flows, err := c.Flows(ctx, destinationTable, Match{})
+	tags := map[uint64]bool{}
+	for _, f := range flows {
+		if tag := f.destination(); tag != 0 {
+			tags[tag] = true
+		}
+	}
+	return tags, err
 }
 
 // elanTag returns the tag of the elan-instance that has a port with a MAC address, in its place in the metadata; 0 if none has it yet.

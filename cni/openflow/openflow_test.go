@@ -109,18 +109,28 @@ func TestLacks(t *testing.T) {
 	require.Equal(t, "table 0 has no flow for port 8", b.lacks(openflow.Port{Number: 8, MAC: pod}))
 }
 
-// TestPorts: only ports with a tag count.
+// TestPorts: only ports with a tag count. An elan-instance leads to a port by its tag, not by that of a former port.
 func TestPorts(t *testing.T) {
 	b := newBridge(t)
-	b.change("add-flow", "table=0,in_port=7,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17")
-	b.change("add-flow", "table=0,in_port=8,actions=drop")
-	b.change("add-flow", "table=17,in_port=9,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:19")
+	for _, flow := range []string{
+		"table=0,in_port=6,actions=write_metadata:0x60000000000/0xffffff0000000001,goto_table:17",
+		"table=0,in_port=7,actions=write_metadata:0x70000000000/0xffffff0000000001,goto_table:17",
+		"table=0,in_port=8,actions=drop",
+		"table=17,in_port=9,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:19",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x700->NXM_NX_REG6[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:03,actions=load:0x800->NXM_NX_REG6[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:04,actions=load:0x600->NXM_NX_REG5[],resubmit(,220)",
+		"table=51,priority=0,actions=goto_table:52",
+		"table=52,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x600->NXM_NX_REG6[],resubmit(,220)",
+	} {
+		b.change("add-flow", flow)
+	}
 	c, err := openflow.Dial(t.Context(), b.socket)
 	require.NoError(t, err)
 	defer c.Close()
 	ports, err := c.Ports(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[uint32]bool{7: true}, ports)
+	require.Equal(t, map[uint32]bool{6: false, 7: true}, ports)
 }
 
 // TestManyFlows reads an answer of several messages.

@@ -40,6 +40,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 			w.step("pods are plugged in, and all reach all", w.testPlug)
 			w.step("nodes and pods reach each other", w.testNodes)
 			w.step("pods and nodes use services", w.testServices)
+			w.step("a port of a node is missing in its elan-instance", w.testNodePortReplaced)
 			w.step("pods reach what is outside", w.testWayOut)
 			w.step("pods configure their links by DHCP", w.testDHCP)
 			w.step("the first pod of a namespace loses no packet", w.testFirstPods)
@@ -388,6 +389,9 @@ func (w *world) testIsolated() {
 	}
 	for _, to := range w.pods[3:] {
 		require.NoError(w.t, w.lab.Apart(w.t.Context(), w.pods[0].Pod, to.Address), "still")
+	}
+	for _, host := range w.lab.Hosts {
+		w.led(host)
 	}
 	w.testIsolatedNode()
 	w.testIsolatedServices()
