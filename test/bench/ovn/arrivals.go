@@ -21,7 +21,7 @@ const (
 	arrivalBase   = 2000
 	arrivalPods   = 200 // in a round
 	arrivalEvery  = 50 * time.Millisecond
-	arrivalRounds = 3
+	arrivalRounds = 15
 	arrivalHosts  = 2
 	arrivalFactor = 1.3
 )
