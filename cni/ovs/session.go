@@ -32,7 +32,7 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	one := &session{client: c}
-	if err := one.monitor(ctx, s.notify); err != nil {
+	if err := one.monitor(ctx, s.cfg.Timeout, s.notify); err != nil {
 		one.close()
 		return nil, err
 	}
@@ -40,8 +40,9 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 }
 
 // monitor starts the copy of the tables, and calls changed for each row that changes, with its
-// former and its new content.
-func (o *session) monitor(ctx context.Context, changed func(model.Model)) error {
+// former and its new content. The request has a timeout, and goes on that long when ctx has ended: libovsdb uses its answer also after
+// an error, while it can still decode it.
+func (o *session) monitor(ctx context.Context, timeout time.Duration, changed func(model.Model)) error {
 	copied := o.client.Cache()
 	if copied == nil {
 		return errClosed
@@ -54,13 +55,18 @@ func (o *session) monitor(ctx context.Context, changed func(model.Model)) error 
 	// Without a list of columns the server would send all of them.
 	top, bridge, port, iface := &vswitch.OpenvSwitch{}, &vswitch.Bridge{}, &vswitch.Port{}, &vswitch.Interface{}
 	manager, controller := &vswitch.Manager{}, &vswitch.Controller{}
-	_, err := o.client.Monitor(ctx, o.client.NewMonitor(
+	tables := o.client.NewMonitor(
 		client.WithTable(top, &top.ExternalIDs, &top.OtherConfig, &top.CurCfg),
 		client.WithTable(manager, &manager.Target, &manager.ExternalIDs, &manager.IsConnected),
 		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType, &bridge.Controller, &bridge.Protocols),
 		client.WithTable(controller, &controller.Target, &controller.IsConnected),
 		client.WithTable(port, &port.Name),
-		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.OfportRequest, &iface.Error, &iface.LinkState)))
+		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.OfportRequest, &iface.Error, &iface.LinkState))
+	_, err := within(ctx, func() (client.MonitorCookie, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+		defer cancel()
+		return o.client.Monitor(ctx, tables)
+	})
 	if err != nil {
 		return fmt.Errorf("monitor: %w", err)
 	}
@@ -90,7 +96,8 @@ func within[T any](ctx context.Context, call func() (T, error)) (result T, err e
 	}
 }
 
-// watch probes the connection until it fails.
+// watch probes the connection until it fails. A probe is a transaction without operations: Echo of libovsdb would use the answer after the
+// end of the probe, while it can still decode it.
 func (o *session) watch(ctx context.Context, every, timeout time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -103,10 +110,10 @@ func (o *session) watch(ctx context.Context, every, timeout time.Duration) error
 		case <-tick.C:
 		}
 		probe, cancel := context.WithTimeout(ctx, timeout)
-		_, err := within(probe, func() (struct{}, error) { return struct{}{}, o.client.Echo(probe) })
+		_, err := o.transact(probe)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("no answer to an echo request: %w", err)
+			return fmt.Errorf("no answer to a probe: %w", err)
 		}
 	}
 }
