@@ -4,7 +4,7 @@
 // namespaces are isolated, it creates a link for each namespace with interfaces on the node
 // instead, routes the addresses of these interfaces, and forwards nothing. With a management port the
 // node answers on the node ports of services and the host ports of pods (package nodeports). It translates to egress addresses, which
-// NICs of the node have (package nics), and replaces ports that OpenDaylight does not learn of (package odlports). Package node checks all
+// NICs of the node have (package nics), and replaces ports that OpenDaylight does not program (package odlports). Package node checks all
 // of this when the kernel or the switch reports a change, and repairs only what differs.
 //
 // It needs no memory, because it recognises what it created: links by their group, addresses by
@@ -102,8 +102,8 @@ type Node struct {
 	// well is set once everything was as it should be. failing is when repairs began to fail; zero while they do not.
 	well    bool
 	failing time.Time
-	// failure, portsFailure, answersFailure, forgetFailure, unknownFailure and withoutIPv6 were logged last.
-	failure, waysFailure, portsFailure, answersFailure, forgetFailure, unknownFailure, withoutIPv6 string
+	// failure, portsFailure, answersFailure, forgetFailure, unprogrammedFailure and withoutIPv6 were logged last.
+	failure, waysFailure, portsFailure, answersFailure, forgetFailure, unprogrammedFailure, withoutIPv6 string
 	// confirmed is what the node has confirmed of its part in egress addresses.
 	confirmed egress.State
 	nics      *nics.NICs

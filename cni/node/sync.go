@@ -160,7 +160,7 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 	n.join(ctx, asks, w, &o)
 	replaced, unseen := n.odl.Replace(asks, w.nodePorts())
 	o.note("", "port", replaced, nil)
-	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight has not programmed", unseen, &n.unknownFailure)
+	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight has not programmed", unseen, &n.unprogrammedFailure)
 	n.putEgress(w.egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)

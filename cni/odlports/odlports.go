@@ -61,9 +61,12 @@ type wait struct {
 // over reports whether a port has waited long enough.
 func (w wait) over(now time.Time) bool { return now.Sub(w.since) >= w.within }
 
-// next returns the time until the first port must be looked at again; 0 if none waits.
+// next returns the time until the first port must be looked at again; 0 if none waits. A programmed port does not wait.
 func (all waits) next(now time.Time) (first time.Duration) {
 	for _, w := range all {
+		if w.stage == programmed {
+			continue
+		}
 		if left := max(w.within-now.Sub(w.since), retryAfter); first == 0 || left < first {
 			first = left
 		}

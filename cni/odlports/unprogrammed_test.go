@@ -2,6 +2,7 @@ package odlports
 
 import (
 	"context"
+	"io/fs"
 	"log/slog"
 	"testing"
 	"time"
@@ -34,7 +35,14 @@ func TestUnprogrammedPorts(t *testing.T) {
 	}
 	require.False(t, u.see("a", programmed, now))
 	require.Zero(t, u.next(now))
-	require.False(t, u.see("a", unknown, now), "it begins again")
+	now = now.Add(programmedWithinMost - 1)
+	require.False(t, u.see("a", unknown, now))
+	require.False(t, u.see("a", unknown, now.Add(programmedWithinMost-1)), "it keeps its time: it was programmed for a short time only")
+	require.True(t, u.see("a", unknown, now.Add(programmedWithinMost)))
+	require.False(t, u.see("a", programmed, now))
+	u.hold("a", now.Add(programmedWithinMost-1))
+	now = now.Add(programmedWithinMost)
+	require.False(t, u.see("a", unknown, now), "it begins again: it was programmed for long")
 	require.True(t, u.see("a", unknown, now.Add(programmedWithin)))
 }
 
@@ -94,6 +102,17 @@ func TestStageOf(t *testing.T) {
 		require.Equal(t, c.want, got, name)
 		require.Equal(t, got == unknown || got == tagged, lacks != "", name)
 	}
+}
+
+// Without the socket of the switch the agent never sees flows, and does not look again.
+func TestPortsWithoutSocket(t *testing.T) {
+	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Controller: ovs.OVN, Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	p := New(Config{Switch: vswitch, Programmed: func(context.Context) (map[uint32]bool, error) { return nil, fs.ErrNotExist }})
+	changed, err := p.Replace(t.Context(), []ovs.NodePort{{Name: "a"}})
+	require.NoError(t, err)
+	require.False(t, changed)
+	require.Zero(t, p.Next())
 }
 
 // A switch that does not answer the question for flows does not hold up the node's other work.

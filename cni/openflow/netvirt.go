@@ -169,13 +169,16 @@ func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
 		return nil, err
 	}
 	led, err := c.led(ctx)
+	if err != nil {
+		return nil, err
+	}
 	ports := map[uint32]bool{}
 	for _, f := range flows {
 		if f.InPort != 0 && f.Writes.Mask&portMask == portMask {
 			ports[f.InPort] = led[f.Writes.Value&portMask>>portShift]
 		}
 	}
-	return ports, err
+	return ports, nil
 }
 
 // led returns the tags of the ports to which elan-instances lead packets.

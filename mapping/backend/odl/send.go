@@ -13,14 +13,18 @@ import (
 // errExternal is the error for a wanted entry that exists and belongs to another writer.
 var errExternal = errors.New("an external entry with this name exists; delete that entry, or use another name")
 
-// batches divides creations into batches of one request each.
+// batches divides creations into batches of one request each. An entry that cannot be written as JSON has a batch of its own, and fails there.
 func (w *write) batches(l int, all []*codec.Operation) [][]*codec.Operation {
 	var (
 		out  [][]*codec.Operation
 		size int
 	)
 	for _, o := range all {
-		n := len(w.Lists[l].Body(o.Entry))
+		body, err := w.Lists[l].Body(o.Entry)
+		n := len(body)
+		if err != nil {
+			n = w.backend.cfg.BatchBytes + 1
+		}
 		last := len(out) - 1
 		if last < 0 || !w.Dialect.Many || len(out[last]) >= w.backend.cfg.BatchEntries || size+n > w.backend.cfg.BatchBytes {
 			out = append(out, nil)

@@ -15,6 +15,7 @@
 package codec
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -55,12 +56,12 @@ type List struct {
 func (l *List) Top() string { return l.Module + ":" + l.Container }
 
 // Body returns the body of a request with entries of the list.
-func (l *List) Body(entries ...Entry) []byte {
+func (l *List) Body(entries ...Entry) ([]byte, error) {
 	body, err := json.Marshal(map[string][]Entry{l.Module + ":" + l.Name: entries})
 	if err != nil {
-		panic("odl: an entry of a list has no JSON form: " + err.Error())
+		return nil, fmt.Errorf("write entries of %s as JSON: %w", l.Top(), err)
 	}
-	return body
+	return body, nil
 }
 
 // ListsOf returns the lists of a controller, given the form of its l3vpn.

@@ -241,7 +241,11 @@ const entriesPerTimeout = 200
 
 // Post creates entries of a list in one request.
 func (s *Session) Post(ctx context.Context, l *codec.List, entries ...codec.Entry) error {
-	q := s.Request(http.MethodPost, s.Dialect.container(l), l.Body(entries...))
+	body, err := l.Body(entries...)
+	if err != nil {
+		return err
+	}
+	q := s.Request(http.MethodPost, s.Dialect.container(l), body)
 	q.Timeout *= time.Duration(1 + (len(entries)-1)/entriesPerTimeout)
 	return s.Send(ctx, q, nil)
 }
@@ -253,7 +257,11 @@ func (s *Session) Get(ctx context.Context, l *codec.List, key string, read func(
 
 // Put creates or replaces an entry of a list.
 func (s *Session) Put(ctx context.Context, l *codec.List, e codec.Entry) error {
-	return s.Send(ctx, s.Request(http.MethodPut, s.Dialect.entry(l, e.Key()), l.Body(e)), nil)
+	body, err := l.Body(e)
+	if err != nil {
+		return err
+	}
+	return s.Send(ctx, s.Request(http.MethodPut, s.Dialect.entry(l, e.Key()), body), nil)
 }
 
 // Delete deletes an entry of a list.
