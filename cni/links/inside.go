@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setIPv6 lets the pod's end ignore router advertisements: a pod or a machine on its switch can send some. If the pair has
+// setIPv6 lets the pod's end ignore router advertisements: pods and machines on its switch can send them. If the pair has
 // an IPv6 address, it also enables IPv6, because some runtimes disable it.
 func (p Pair) setIPv6() error {
 	settings := map[string]string{"accept_ra": "0"}
@@ -24,7 +24,7 @@ func (p Pair) setIPv6() error {
 	}
 	for name, value := range settings {
 		_, err := p.Settings.Put(p.Pod, filepath.Join("ipv6/conf", p.Name, name), value)
-		if err != nil && (ipv6 || !errors.Is(err, fs.ErrNotExist)) { // else the kernel has no IPv6
+		if err != nil && (ipv6 || !errors.Is(err, fs.ErrNotExist)) { // else the kernel has no IPv6 on the link
 			return fmt.Errorf("configure IPv6: %w", err)
 		}
 	}

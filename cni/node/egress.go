@@ -134,7 +134,7 @@ func (w wanted) egressSets() []*nftables.Set {
 	connection := nftables.MustConcatSetType(
 		nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeInetProto)
 	return []*nftables.Set{{
-		ID:    1, // of the transaction. The library would count in a variable that goroutines share
+		ID:    1, // the library would count in a variable that goroutines share
 		Table: table4(), Name: egressStale, KeyType: connection, Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: staleFor, Size: maxStale,
 	}}
 }

@@ -344,8 +344,8 @@ func batches(groups [][]change, most int) (all [][]change) {
 	return all
 }
 
-// sets returns the sets of a table. They have the IDs of a transaction: the library would count in a variable that goroutines share, and
-// could give two sets of a transaction the same ID.
+// sets returns the sets of a table. Their IDs are different, as a transaction needs them: the library would count in a variable that goroutines
+// share, and could give two sets of a transaction the same ID.
 func (f *family) sets() []*nftables.Set {
 	table := f.nftable()
 	number := nftables.TypeMark // in the order of the processor

@@ -23,7 +23,7 @@ var (
 	ErrDeposed = errors.New("leadership was lost")
 	// ErrClosed: the datastore was closed meanwhile.
 	ErrClosed = errors.New("the datastore is closed")
-	// ErrInUse means that another process has the data directory.
+	// ErrInUse: the data directory is locked.
 	ErrInUse = errors.New("another process uses it: stop that one, or give this one its own --data-dir")
 )
 

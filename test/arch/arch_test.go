@@ -114,6 +114,7 @@ var rules = map[string]rule{
 	},
 	"mapping/backend/reads":       {nil, nil, "which sessions a Read used; a leaf"},
 	"mapping/backend/odl/odlfake": {[]string{"yang"}, nil, "a controller for tests: judges data by the modules, knows nothing of its writer"},
+	"mapping/backend/odl/odltest": {[]string{"mapping/netvirt"}, nil, "models for tests, which know nothing of a backend"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "a part of the agent; knows neither the switch nor the bridge"},
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},

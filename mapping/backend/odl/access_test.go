@@ -19,6 +19,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 )
 
 func rewrite(t *testing.T, path, text string) {
@@ -116,7 +117,7 @@ func TestCertificateChanges(t *testing.T) {
 		return &tls.Config{Certificates: []tls.Certificate{good}}, nil
 	}
 	b := open(t, odl.Config{URLs: server.URL, TLS: always(&tls.Config{RootCAs: trusted}), AuthFile: passwordFile(t, "admin:admin"), Timeout: patience})
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	bad.Store(true)
 	server.CloseClientConnections()
 	c.Requests()
@@ -126,7 +127,7 @@ func TestCertificateChanges(t *testing.T) {
 	}
 	require.Empty(t, c.Requests())
 	bad.Store(false)
-	agree(t, b, podsOf("a"))
+	agree(t, b, odltest.PodsOf("a"))
 }
 
 // TestCertificatesAreRenewed: after the controller's CA and the bridge's certificate are

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -17,7 +18,7 @@ import (
 // aclservice ignores an interface that gets the leaf in an update.
 func TestPortSecurityIsTurnedOff(t *testing.T) {
 	inEachDialect(t, func(t *testing.T, f *fake, cfg odl.Config) {
-		b, want := open(t, cfg), podsOf("web")
+		b, want := open(t, cfg), odltest.PodsOf("web")
 		want.Add(
 			netvirt.ACL{Name: "web:isolated", Namespace: "web", Isolates: netvirt.Ingress},
 			netvirt.InterfaceACL{Interface: "web:pod-1", Namespace: "web", SecurityGroups: "web:isolated"},

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -97,7 +98,7 @@ func TestNameIsTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b, f := start(t, odlfake.Oxygen)
 			place(f, []placed{p})
-			want := podsOf("default", "kube-system")
+			want := odltest.PodsOf("default", "kube-system")
 			err := b.Write(t.Context(), netvirt.Diff(netvirt.Model{}, want))
 			var rejected *netvirt.RejectedError
 			require.ErrorAs(t, err, &rejected)
@@ -134,7 +135,7 @@ func TestTakenOver(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, have)
 
-	write(t, b, podsOf("default"))
+	write(t, b, odltest.PodsOf("default"))
 	write(t, b, netvirt.Model{})
 	require.Empty(t, f.Keys("ietf-interfaces:interfaces"))
 	require.Empty(t, f.Keys("l3vpn:vpn-instances"))

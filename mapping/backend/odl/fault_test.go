@@ -20,6 +20,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -129,7 +130,7 @@ func TestFaults(t *testing.T) {
 					cfg.Timeout, cfg.ReadTimeout = 3*time.Second, 3*time.Second
 				}
 				b := open(t, cfg)
-				before, after := podsOf("a", "b"), podsOf("b", "c")
+				before, after := odltest.PodsOf("a", "b"), odltest.PodsOf("b", "c")
 				if when != "first" {
 					heal(t, b, before)
 				}
@@ -230,9 +231,9 @@ func TestRefusedEntries(t *testing.T) {
 			t.Run(fmt.Sprint(release.Name, release.Draft02, status), func(t *testing.T) {
 				t.Parallel()
 				b, f := start(t, release)
-				want := podsOf()
+				want := odltest.PodsOf()
 				for i := range 100 {
-					podOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
+					odltest.PodOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
 				}
 				f.Break(refuse(status, `"name":"default:pod-17","type"`, `"name":"default:pod-71","elan-instance-name"`))
 				_, err := b.Read(t.Context())
@@ -295,8 +296,8 @@ func TestFailsOnce(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
 	var failed atomic.Bool
 	refusal := refuse(http.StatusInternalServerError, `"name":"b:pod-1","type"`)
-	want := podsOf("a", "b", "c")
-	write(t, b, podsOf("a"))
+	want := odltest.PodsOf("a", "b", "c")
+	write(t, b, odltest.PodsOf("a"))
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -324,8 +325,8 @@ func TestConflict(t *testing.T) {
 	cfg := f.config(t)
 	cfg.Conflict = time.Hour
 	b := open(t, cfg)
-	want := podsOf("a", "b", "c")
-	write(t, b, podsOf("a"))
+	want := odltest.PodsOf("a", "b", "c")
+	write(t, b, odltest.PodsOf("a"))
 	f.Break(refuse(http.StatusConflict, `"name":"b:pod-1","type"`))
 	for range 5 {
 		have, err := b.Read(t.Context())
@@ -341,9 +342,9 @@ func TestConflict(t *testing.T) {
 // TestRefusedAlone: if there is nothing else to write, a repeated failure is a refusal.
 func TestRefusedAlone(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	write(t, b, podsOf("a"))
-	want := podsOf("a")
-	podOn(want, "a", "pod-2", 0, 9)
+	write(t, b, odltest.PodsOf("a"))
+	want := odltest.PodsOf("a")
+	odltest.PodOn(want, "a", "pod-2", 0, 9)
 	f.Break(refuse(http.StatusInternalServerError, "a:pod-2"))
 	for n := range 3 {
 		have, err := b.Read(t.Context())
@@ -358,12 +359,12 @@ func TestRefusedAlone(t *testing.T) {
 // writes.
 func TestManyRefusedAlone(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	var names []string
 	for i := range 1050 {
 		names = append(names, fmt.Sprintf("a:many-%d", i))
-		podOn(want, "a", fmt.Sprintf("many-%d", i), 0, 10+i)
+		odltest.PodOn(want, "a", fmt.Sprintf("many-%d", i), 0, 10+i)
 	}
 	f.Break(refuse(http.StatusInternalServerError, "a:many-"))
 	for n := range 3 {
@@ -389,9 +390,9 @@ func TestManyRefusedAlone(t *testing.T) {
 // soon stops, and rejects nothing.
 func TestFailsAtEverything(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf()
+	want := odltest.PodsOf()
 	for i := range 100 {
-		podOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
+		odltest.PodOn(want, "default", fmt.Sprintf("pod-%d", i), 0, i)
 	}
 	_, err := b.Read(t.Context())
 	require.NoError(t, err)
@@ -419,19 +420,19 @@ func TestNotReady(t *testing.T) {
 				_, err := b.Read(t.Context())
 				require.ErrorContains(t, err, "not ready")
 				f.Load(0)
-				want := podsOf("a", "b")
+				want := odltest.PodsOf("a", "b")
 				write(t, b, want)
 
 				// It stops during a session: its answer that an entry does not exist is not trusted.
 				f.Load(status)
-				err = b.Write(t.Context(), netvirt.Diff(want, podsOf("b")))
+				err = b.Write(t.Context(), netvirt.Diff(want, odltest.PodsOf("b")))
 				if status != http.StatusOK {
 					require.Error(t, err)
 					require.NotErrorIs(t, err, netvirt.ErrRejected)
 				}
 				f.Load(0)
-				heal(t, b, podsOf("a"))
-				agree(t, b, podsOf("a"))
+				heal(t, b, odltest.PodsOf("a"))
+				agree(t, b, odltest.PodsOf("a"))
 			})
 		}
 	}

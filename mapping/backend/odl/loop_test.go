@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 )
@@ -51,7 +52,7 @@ func TestNoHotLoop(t *testing.T) {
 			require.NoError(t, err)
 			t.Cleanup(b.Close)
 			f.Break(fault)
-			loop := runLoop(t, b, podsOf("a", "b", "c"), &log)
+			loop := runLoop(t, b, odltest.PodsOf("a", "b", "c"), &log)
 			<-time.NewTimer(lasts).C // so that the loop's back-off grows
 			f.Requests()
 			<-time.NewTimer(lasts).C

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -44,7 +45,7 @@ func TestSeparatedMember(t *testing.T) {
 			t.Parallel()
 			b, first, second := members(t)
 			first.Break(failing(matches))
-			want := podsOf("a")
+			want := odltest.PodsOf("a")
 			heal(t, b, want)
 			require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
 			agree(t, b, want)
@@ -55,9 +56,9 @@ func TestSeparatedMember(t *testing.T) {
 // TestNoLeader: while no member accepts a write, no entry counts as rejected.
 func TestNoLeader(t *testing.T) {
 	b, first, second := members(t)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
-	more := podsOf("a", "b")
+	more := odltest.PodsOf("a", "b")
 	for _, f := range []*fake{first, second} {
 		f.Break(failing(writes))
 	}
@@ -73,9 +74,9 @@ func TestNoLeader(t *testing.T) {
 // TestNoLeaderForMany: the backend counts no failures of entries while the cluster has no leader, so it rejects no entry after the election.
 func TestNoLeaderForMany(t *testing.T) {
 	b, first, second := members(t)
-	want := podsOf()
+	want := odltest.PodsOf()
 	for i := range 16 {
-		podOn(want, fmt.Sprintf("ns-%d", i), "pod", 0, i)
+		odltest.PodOn(want, fmt.Sprintf("ns-%d", i), "pod", 0, i)
 	}
 	for _, f := range []*fake{first, second} {
 		f.Break(failing(func(r *http.Request) bool { return writes(r) && !ofTopology(r) }))
@@ -112,7 +113,7 @@ func TestPartsOfTheDatastore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b, first, second := members(t)
-			want := podsOf("a")
+			want := odltest.PodsOf("a")
 			write(t, b, want)
 			for _, f := range []*fake{first, second} {
 				f.Break(failing(c.fails))
@@ -139,7 +140,7 @@ func TestSlowMember(t *testing.T) {
 	cfg.URLs += "," + second.url
 	cfg.ReadTimeout = 500 * time.Millisecond
 	b := open(t, cfg)
-	heal(t, b, podsOf("a"))
+	heal(t, b, odltest.PodsOf("a"))
 	hung := make(chan struct{}, 1000)
 	first.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.HasSuffix(r.URL.Path, ":interfaces") {
@@ -163,7 +164,7 @@ func TestSlowMember(t *testing.T) {
 // TestSeparatedWhileIdle: Watch leaves a member that cannot read its data, also while nothing is written.
 func TestSeparatedWhileIdle(t *testing.T) {
 	b, first, second := members(t)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	_, err := b.Read(t.Context())
 	require.NoError(t, err)
@@ -195,7 +196,7 @@ func TestFrozenMember(t *testing.T) {
 		asked.Add(1)
 		return hang(w, r)
 	})
-	heal(t, b, podsOf("a"))
+	heal(t, b, odltest.PodsOf("a"))
 	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
 	require.EqualValues(t, 1, asked.Load())
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -56,7 +57,7 @@ func portOf(m netvirt.Model, name string) string {
 // a restart of the controller everything is read.
 func TestObserveFails(t *testing.T) {
 	eachDialect(t, func(t *testing.T, b *odl.Backend, f *fake) {
-		want := podsOf("a")
+		want := odltest.PodsOf("a")
 		write(t, b, want)
 		f.Plug(portOf(want, "a:pod-1"))
 		observe(t, b)
@@ -76,7 +77,7 @@ func TestObserveFails(t *testing.T) {
 // TestObserveAfterWrite: the state of entries that a Write has changed is not known until the next observation.
 func TestObserveAfterWrite(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	f.Plug(portOf(want, "a:pod-1"))
 	observe(t, b)
@@ -101,7 +102,7 @@ func TestWatchKeepsRoutes(t *testing.T) {
 	cfg := f.config(t)
 	cfg.RoutesDelay = time.Nanosecond
 	b := open(t, cfg)
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	answers := map[string]string{
 		"/opendaylight-inventory:nodes":   `{"opendaylight-inventory:nodes":{"node":[{"id":"openflow:1","flow-node-inventory:port-number":40000}]}}`,
 		"/odl-l3vpn:vpn-instance-op-data": `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[{"vpn-instance-name":"a","vpn-to-dpn-list":[{"dpnId":1},{"dpnId":2,"vpn-interfaces":[{"interface-name":"a:pod-2"}]}]}]}}`,
@@ -140,12 +141,12 @@ func TestMayWrite(t *testing.T) {
 		}
 		b := open(t, cfg)
 		left.Store(100)
-		write(t, b, podsOf("a"))
+		write(t, b, odltest.PodsOf("a"))
 		have, err := b.Read(t.Context())
 		require.NoError(t, err)
 		left.Store(2)
 		f.Requests()
-		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(have, podsOf("b", "c"))), deposed)
+		require.ErrorIs(t, b.Write(t.Context(), netvirt.Diff(have, odltest.PodsOf("b", "c"))), deposed)
 		seen := f.Requests()
 		require.Equal(t, 2, seen[http.MethodPut]+seen[http.MethodPost]+seen[http.MethodDelete], "%v", seen)
 		_, err = b.Read(t.Context())
@@ -156,7 +157,7 @@ func TestMayWrite(t *testing.T) {
 // TestObserveDuringWrite: an observation does not wait for a Write, which can take long.
 func TestObserveDuringWrite(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	f.Plug(portOf(want, "a:pod-1"))
 	begun, release := make(chan struct{}, 100), make(chan struct{})
@@ -168,7 +169,7 @@ func TestObserveDuringWrite(t *testing.T) {
 		return false
 	})
 	written := make(chan error, 1)
-	go func() { written <- b.Write(t.Context(), netvirt.Diff(want, podsOf("a", "b"))) }()
+	go func() { written <- b.Write(t.Context(), netvirt.Diff(want, odltest.PodsOf("a", "b"))) }()
 	<-begun
 	require.Equal(t, []string{"a:pod-1"}, observe(t, b))
 	close(release)

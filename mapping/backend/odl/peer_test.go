@@ -19,6 +19,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -61,7 +62,7 @@ func TestHugeAnswer(t *testing.T) {
 			cfg.Dialect, cfg.ReadTimeout = "draft-02", 10*time.Minute // for 100 MiB
 			b := open(t, cfg)
 			if c.path == list {
-				write(t, b, podsOf("a"))
+				write(t, b, odltest.PodsOf("a"))
 			}
 			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 				if r.URL.Path != c.path {
@@ -127,8 +128,8 @@ func TestSlowPeer(t *testing.T) {
 		}
 		return false
 	})
-	write(t, b, podsOf("a", "b"))
-	write(t, b, podsOf("b"))
+	write(t, b, odltest.PodsOf("a", "b"))
+	write(t, b, odltest.PodsOf("b"))
 }
 
 // TestHungAfterAccept: a server that accepts connections and sends nothing, not even in the
@@ -149,7 +150,7 @@ func TestHungAfterAccept(t *testing.T) {
 		cfg := f.config(t)
 		cfg.Timeout, cfg.ConnectTimeout = c.answers, c.connect
 		cfg.URLs = c.scheme + "://" + silent.Addr().String() + "," + f.url
-		heal(t, open(t, cfg), podsOf("a"))
+		heal(t, open(t, cfg), odltest.PodsOf("a"))
 
 		cfg.URLs = c.scheme + "://" + silent.Addr().String()
 		_, err = open(t, cfg).Read(t.Context())
@@ -184,7 +185,7 @@ func TestAnsweredLate(t *testing.T) {
 		f.ServeHTTP(httptest.NewRecorder(), withoutFault(r))
 		return hang(w, r)
 	}))
-	want := podsOf("a", "b")
+	want := odltest.PodsOf("a", "b")
 	heal(t, b, want)
 	agree(t, b, want)
 	mu.Lock()
@@ -199,7 +200,7 @@ func TestAnsweredLate(t *testing.T) {
 // trusted, even if the controller has accepted entries before.
 func TestStopsDuringWrite(t *testing.T) {
 	b, f := start(t, without(odlfake.Neon))
-	before := podsOf("a", "b", "c")
+	before := odltest.PodsOf("a", "b", "c")
 	write(t, b, before)
 	var passed atomic.Bool
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
@@ -208,11 +209,11 @@ func TestStopsDuringWrite(t *testing.T) {
 		}
 		return passed.Load() && answer(http.StatusNotFound, "text/html", "<html>")(w, r)
 	})
-	err := b.Write(t.Context(), netvirt.Diff(before, podsOf("c")))
+	err := b.Write(t.Context(), netvirt.Diff(before, odltest.PodsOf("c")))
 	require.Error(t, err)
 	require.NotErrorIs(t, err, netvirt.ErrRejected)
 	f.Break(nil)
-	write(t, b, podsOf("c"))
+	write(t, b, odltest.PodsOf("c"))
 }
 
 // TestDroppedEntries: entries that a controller accepts but does not store are found by the next
@@ -222,7 +223,7 @@ func TestDroppedEntries(t *testing.T) {
 	cfg := f.config(t)
 	cfg.Poll = 100 * time.Millisecond
 	b := open(t, cfg)
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		return r.Method == http.MethodPost && answer(http.StatusNoContent, "", "")(w, r)
 	})
@@ -231,12 +232,12 @@ func TestDroppedEntries(t *testing.T) {
 	for range 5 {
 		have, err := b.Read(t.Context())
 		require.NoError(t, err)
-		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, podsOf("a", "b"))))
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, odltest.PodsOf("a", "b"))))
 		told(t, changed)
 	}
 	require.GreaterOrEqual(t, time.Since(begun), 4*cfg.Poll)
 	f.Break(nil)
-	write(t, b, podsOf("a", "b"))
+	write(t, b, odltest.PodsOf("a", "b"))
 }
 
 // TestExternalWriterRepeats: if an external writer undoes our writes repeatedly, this is logged once.
@@ -248,7 +249,7 @@ func TestExternalWriterRepeats(t *testing.T) {
 	t.Cleanup(b.Close)
 	changed := watch(t, b)
 	for range 12 {
-		write(t, b, podsOf("a"))
+		write(t, b, odltest.PodsOf("a"))
 		f.Remove("ietf-interfaces:interfaces", "interface", "a:pod-1")
 		told(t, changed)
 	}
@@ -281,12 +282,12 @@ func TestConnections(t *testing.T) {
 		f.Break(fault.fault)
 		for range 3 {
 			if have, err := b.Read(t.Context()); err == nil {
-				_ = b.Write(t.Context(), netvirt.Diff(have, podsOf("a", "b")))
+				_ = b.Write(t.Context(), netvirt.Diff(have, odltest.PodsOf("a", "b")))
 			}
 		}
 	}
 	f.Break(nil)
-	heal(t, b, podsOf("a"))
+	heal(t, b, odltest.PodsOf("a"))
 	b.Close()
 	require.Eventually(t, func() bool { return open.Load() == 0 }, patience, time.Millisecond)
 	require.LessOrEqual(t, most.Load(), int64(10))
@@ -302,7 +303,7 @@ func TestFailover(t *testing.T) {
 	cfg := first.config(t)
 	cfg.URLs = strings.Join([]string{"http://" + nobody.Addr().String(), first.url, second.url + "/"}, ",")
 	b := open(t, cfg)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	require.NotEmpty(t, first.Keys("ietf-interfaces:interfaces"))
 	first.Load(http.StatusServiceUnavailable)

@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 )
 
 // withPolicies returns a pod that is isolated for ingress, with a rule for a remote group, and the ID of the list with the rule.
 func withPolicies() (m netvirt.Model, list string) {
-	m = podsOf("web")
+	m = odltest.PodsOf("web")
 	acl := netvirt.ACL{Name: "web:pods:1", Namespace: "web"}
 	m.Add(
 		acl, netvirt.ACL{Name: "web:isolated", Namespace: "web", Isolates: netvirt.Ingress},
@@ -128,7 +129,7 @@ func TestOpenListIsRestored(t *testing.T) {
 			damage(f)
 			_, err = b.Read(t.Context())
 			require.NoError(t, err)
-			podOn(want, "other", "pod-1", 1, 2)
+			odltest.PodOn(want, "other", "pod-1", 1, 2)
 			require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, want)))
 			require.Equal(t, whole, f.Entry(lists, "acl", open))
 		})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -23,7 +24,7 @@ func TestOthersDoNotWait(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, odlfake.Neon} {
 		t.Run(release.Name, func(t *testing.T) {
 			b, f := start(t, release)
-			was, want := podsOf("a", "b"), podsOf("a", "c")
+			was, want := odltest.PodsOf("a", "b"), odltest.PodsOf("a", "c")
 			write(t, b, was)
 			var isThere atomic.Bool
 			isThere.Store(true)
@@ -79,7 +80,7 @@ func TestNeverGone(t *testing.T) {
 	cfg := f.config(t)
 	cfg.Timeout, cfg.ReadTimeout = time.Minute, time.Minute
 	b := open(t, cfg)
-	was, want := podsOf("a", "b"), podsOf("a")
+	was, want := odltest.PodsOf("a", "b"), odltest.PodsOf("a")
 	write(t, b, was)
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		if !strings.Contains(r.URL.Path, "elan-state") {
@@ -102,7 +103,7 @@ func TestNeverGone(t *testing.T) {
 // deleted before it is created again. Its elan-instance stays.
 func TestWantedAgain(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	was := podsOf("a", "b")
+	was := odltest.PodsOf("a", "b")
 	write(t, b, was)
 	var isThere atomic.Bool
 	isThere.Store(true)
@@ -119,9 +120,9 @@ func TestWantedAgain(t *testing.T) {
 		}
 		return false
 	})
-	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, podsOf("a")))))
+	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, odltest.PodsOf("a")))))
 	require.Empty(t, order)
-	want := podsOf("a", "b")
+	want := odltest.PodsOf("a", "b")
 	for k, o := range want {
 		if i, is := o.(netvirt.Interface); is && i.Name == "b:pod-1" {
 			i.PodUID = "another"
@@ -144,7 +145,7 @@ func TestWantedAgain(t *testing.T) {
 // is created.
 func TestWantedAgainFails(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	was := podsOf("a", "b")
+	was := odltest.PodsOf("a", "b")
 	write(t, b, was)
 	var isThere, fails atomic.Bool
 	isThere.Store(true)
@@ -165,9 +166,9 @@ func TestWantedAgainFails(t *testing.T) {
 		}
 		return false
 	})
-	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, podsOf("a")))))
+	require.True(t, isDeferred(t, b.Write(t.Context(), netvirt.Diff(was, odltest.PodsOf("a")))))
 	isThere.Store(false)
-	want := podsOf("a", "b")
+	want := odltest.PodsOf("a", "b")
 	for k, o := range want {
 		if i, is := o.(netvirt.Interface); is && i.Name == "b:pod-1" {
 			i.PodUID = "another"
@@ -191,7 +192,7 @@ func TestWantedAgainFails(t *testing.T) {
 // controller has no such ACL. If it reports no change of the interface either, it fails, and the caller reads again.
 func TestUsersWait(t *testing.T) {
 	with := func(namespaces []string, isolates netvirt.Direction) netvirt.Model {
-		m := podsOf(namespaces...)
+		m := odltest.PodsOf(namespaces...)
 		m.Add(netvirt.ACL{Name: "b:isolated", Namespace: "b", Isolates: isolates})
 		if len(namespaces) > 1 {
 			m.Add(netvirt.InterfaceACL{Interface: "b:pod-1", Namespace: "b", SecurityGroups: "b:isolated"})
@@ -243,7 +244,7 @@ func TestUsersWait(t *testing.T) {
 // TestNodePortWithoutELANInterface: a port of a node whose elan-interface is missing differs from the wanted one, and is restored.
 func TestNodePortWithoutELANInterface(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	node := netip.MustParseAddr("192.168.33.10")
 	port := netvirt.NodePort{ELAN: netvirt.ELANName(node, "a"), VPN: "a", Address: node, MAC: netvirt.NodePortMAC(node)}
 	want.Add(port)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -99,8 +100,8 @@ func realEntry(t *testing.T, c *realodl.Controller, top, list, key string) map[s
 func realPlugged(t *testing.T, c *realodl.Controller) {
 	requireIdle(t, c)
 	b := open(t, realConfig(t, c, ""))
-	want := podsOf("default")
-	podOn(want, "default", "pod-2", 0, 3)
+	want := odltest.PodsOf("default")
+	odltest.PodOn(want, "default", "pod-2", 0, 3)
 	write(t, b, want)
 	first, second := plugIn(t, c, want, "default:pod-1"), plugIn(t, c, want, "default:pod-2")
 	requireReach(t, c, first, second)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt/netvirtjson"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
@@ -32,8 +33,8 @@ type policed struct {
 // newPoliced plugs in two pods of web and one of shop.
 func newPoliced(t *testing.T, c *realodl.Controller) *policed {
 	requireIdle(t, c)
-	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: podsOf("web", "shop")}
-	podOn(w.model, "web", "pod-2", 0, 3)
+	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: odltest.PodsOf("web", "shop")}
+	odltest.PodOn(w.model, "web", "pod-2", 0, 3)
 	write(t, w.b, w.model)
 	w.a, w.d, w.e = plugIn(t, c, w.model, "web:pod-1"), plugIn(t, c, w.model, "web:pod-2"), plugIn(t, c, w.model, "shop:pod-1")
 	w.to = w.a.address
@@ -120,9 +121,9 @@ func (w *policed) works(port string) {
 // of both families.
 func realIPv6Policies(t *testing.T, c *realodl.Controller) {
 	requireIdle(t, c)
-	plain := podsOf()
+	plain := odltest.PodsOf()
 	for at := range 3 {
-		podOn(plain, "six", fmt.Sprintf("pod-%d", at+1), 6, 2+at)
+		odltest.PodOn(plain, "six", fmt.Sprintf("pod-%d", at+1), 6, 2+at)
 	}
 	w := &policed{t: t, c: c, b: open(t, realConfig(t, c, "")), model: maps.Clone(plain)}
 	for _, o := range plain {

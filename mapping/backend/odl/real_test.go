@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
@@ -66,9 +67,9 @@ func onReal(t *testing.T, c *realodl.Controller, dialect string) {
 		t.Run("short walk", func(t *testing.T) { shortWalk(t, fresh(t)) })
 	}
 	t.Run("many", func(t *testing.T) {
-		b, want := fresh(t), podsOf()
+		b, want := fresh(t), odltest.PodsOf()
 		for i := range manyPods {
-			podOn(want, "default", podName(i), 0, i)
+			odltest.PodOn(want, "default", podName(i), 0, i)
 		}
 		begun := time.Now()
 		write(t, b, want)
@@ -93,7 +94,7 @@ func shortWalk(t *testing.T, b *odl.Backend) {
 func realExternalWriter(t *testing.T, c *realodl.Controller) {
 	requireIdle(t, c)
 	b := open(t, realConfig(t, c, ""))
-	want := podsOf("a", "b")
+	want := odltest.PodsOf("a", "b")
 	write(t, b, want)
 	changed := watch(t, b)
 	for _, act := range []func(){
@@ -118,7 +119,7 @@ func realExternalWriter(t *testing.T, c *realodl.Controller) {
 // the backend notices it and writes the model.
 func realRestarts(t *testing.T, c *realodl.Controller, release realodl.Release) {
 	b := open(t, realConfig(t, c, ""))
-	want := podsOf("a", "b")
+	want := odltest.PodsOf("a", "b")
 	write(t, b, want)
 	changed := watch(t, b)
 	for _, again := range []struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -21,7 +22,7 @@ func TestRecreated(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
 		t.Run(release.Name, func(t *testing.T) {
 			b, f := start(t, release)
-			was := podsOf("default", "kube-system")
+			was := odltest.PodsOf("default", "kube-system")
 			write(t, b, was)
 			name := netvirt.InterfaceName("default", "pod-1", "", true)
 			for what, change := range map[string]func(netvirt.Model){
@@ -58,7 +59,7 @@ func TestRecreated(t *testing.T) {
 					}
 					return false
 				})
-				now := podsOf("default", "kube-system")
+				now := odltest.PodsOf("default", "kube-system")
 				change(now)
 				write(t, b, now)
 				require.NotZero(t, gone.Load(), what)
@@ -76,7 +77,7 @@ func TestRecreated(t *testing.T) {
 // operational state of the entries that need it, or after the wait.
 func TestDeleted(t *testing.T) {
 	b, f := start(t, odlfake.Neon)
-	write(t, b, podsOf("a", "b"))
+	write(t, b, odltest.PodsOf("a", "b"))
 	const name = "b:pod-1"
 	var asked atomic.Int32
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
@@ -92,7 +93,7 @@ func TestDeleted(t *testing.T) {
 		}
 		return false
 	})
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	require.EqualValues(t, 3, asked.Load())
 }
 
@@ -102,7 +103,7 @@ func TestCreatedAgain(t *testing.T) {
 	for _, release := range []odlfake.Release{odlfake.Oxygen, without(odlfake.Oxygen), odlfake.Neon, without(odlfake.Neon)} {
 		t.Run(release.Name, func(t *testing.T) {
 			b, f := start(t, release)
-			write(t, b, podsOf("a"))
+			write(t, b, odltest.PodsOf("a"))
 			var asked, created atomic.Int32
 			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 				switch path := r.URL.Path; {
@@ -118,7 +119,7 @@ func TestCreatedAgain(t *testing.T) {
 				}
 				return false
 			})
-			write(t, b, podsOf("a", "b"))
+			write(t, b, odltest.PodsOf("a", "b"))
 			require.NotZero(t, created.Load())
 
 			many := []string{"a", "b"}
@@ -126,7 +127,7 @@ func TestCreatedAgain(t *testing.T) {
 				many = append(many, fmt.Sprint("n", i))
 			}
 			asked.Store(2)
-			write(t, b, podsOf(many...))
+			write(t, b, odltest.PodsOf(many...))
 			require.EqualValues(t, 3, asked.Load(), "the whole list is read once, and the others in it do not matter")
 		})
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -66,7 +67,7 @@ func TestAnotherWriter(t *testing.T) {
 			t.Run(name+" on "+release.Name, func(t *testing.T) {
 				t.Parallel()
 				b, f := start(t, release)
-				want := podsOf("a", "b")
+				want := odltest.PodsOf("a", "b")
 				write(t, b, want)
 				changed := watch(t, b)
 				act(f)
@@ -80,7 +81,7 @@ func TestAnotherWriter(t *testing.T) {
 // TestAdditionsOfOthersAreNoChange: external entries may come and go without a report.
 func TestAdditionsOfOthersAreNoChange(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	changed := watch(t, b)
 	for range 20 {
 		place(f, ofOthers())
@@ -115,7 +116,7 @@ func TestOwnWritesAreNoChange(t *testing.T) {
 // TestRestart: the loss of a controller and its return are reported once each.
 func TestRestart(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	changed := watch(t, b)
 	f.Load(http.StatusServiceUnavailable)
@@ -134,7 +135,7 @@ func TestRestart(t *testing.T) {
 // controller that is gone.
 func TestFlap(t *testing.T) {
 	b, f := start(t, odlfake.Oxygen)
-	write(t, b, podsOf("a"))
+	write(t, b, odltest.PodsOf("a"))
 	var ended atomic.Bool // since the last Read began
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
@@ -161,7 +162,7 @@ func TestDraftComesLate(t *testing.T) {
 	f.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		return strings.HasPrefix(r.URL.Path, "/restconf") && answer(http.StatusNotFound, "text/html", "<html>")(w, r)
 	})
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	write(t, b, want)
 	watch(t, b)
 	drafts := make(chan struct{}, 1000)

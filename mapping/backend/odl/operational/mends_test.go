@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -80,7 +81,7 @@ func TestGroupOfFormerPort(t *testing.T) {
 	const wrong = "flows not programmed: group 150002 does not lead to its port"
 	begin := func(t *testing.T, answers map[string]string) (func() []string, *paths, *lab) {
 		l := start(t, odlfake.Oxygen, operational.Config{Poll: 20 * time.Millisecond}, func(context.Context) error { return mayNot })
-		want := podsOf("a")
+		want := odltest.PodsOf("a")
 		l.write(t, want)
 		p := &paths{status: http.StatusOK, answers: answers}
 		l.Break(p.fault)
@@ -171,7 +172,7 @@ func TestRoutesAgain(t *testing.T) {
 	for name, status := range map[string]int{"accepted": http.StatusOK, "refused": http.StatusInternalServerError} {
 		t.Run(name, func(t *testing.T) {
 			l := start(t, odlfake.Oxygen, operational.Config{Poll: 20 * time.Millisecond, RoutesDelay: 20 * time.Millisecond}, nil)
-			l.write(t, podsOf("a"))
+			l.write(t, odltest.PodsOf("a"))
 			const state = `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[
 				{"vrf-id":"100:7","vpn-id":100007,"vpn-instance-name":"a","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","vpn-interfaces":[{"interface-name":"a:pod-2"}]}]},
 				{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-3"}]},{"dpnId":3,"vpn-interfaces":[{"interface-name":"a:pod-4"}]}]},

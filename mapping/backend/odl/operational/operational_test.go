@@ -22,6 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
@@ -108,35 +109,6 @@ func (l *lab) lacks(m netvirt.Model) map[netvirt.Kind]string {
 	return all
 }
 
-var node = netip.MustParseAddr("192.168.33.10")
-
-// podsOf returns a model with one pod in each namespace, pod-1, all on one node.
-func podsOf(namespaces ...string) netvirt.Model {
-	m := netvirt.Model{}
-	m.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
-	for n, namespace := range namespaces {
-		addPod(m, namespace, "pod-1", n, 2)
-	}
-	return m
-}
-
-// addPod adds pod number at to namespace number n.
-func addPod(m netvirt.Model, namespace, pod string, n, at int) {
-	elan, vpn, name := netvirt.ELANName(node, namespace), netvirt.VPNName(namespace), netvirt.InterfaceName(namespace, pod, "", true)
-	uid, mac := fmt.Sprintf("8f2a6d5e-0000-4000-8000-%06x%06x", n, at), fmt.Sprintf("0a:58:00:00:%02x:%02x", n, at)
-	network := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n), 0, 0}), 16)
-	address := netip.AddrFrom4([4]byte{10, byte(n), 0, byte(2 + at)})
-	m.Add(
-		netvirt.ELANInstance{Name: elan, SegmentType: netvirt.SegmentVXLAN, SegmentationID: uint32(70000 + n)},
-		netvirt.VPNInstance{Name: vpn, Namespace: namespace, RouteDistinguisher: fmt.Sprintf("100:%d", 2+n), Transit: netvirt.CommonRouteTarget},
-		netvirt.Interface{Name: name, Namespace: namespace, Pod: pod, PodUID: uid, UID: uid, ParentInterface: netvirt.PortName(name, uid)},
-		netvirt.ELANInterface{Name: name, Namespace: namespace, ELAN: elan, Chassis: "node-1"},
-		netvirt.MACEntry{Interface: name, Namespace: namespace, MAC: mac, Address: address},
-		netvirt.VPNInterface{Name: name, Namespace: namespace, VPN: vpn},
-		netvirt.Adjacency{Interface: name, Namespace: namespace, Address: address, MAC: mac, ELAN: elan, Network: network, Gateway: network.Addr().Next()},
-	)
-}
-
 func portOf(m netvirt.Model, name string) string {
 	return m[netvirt.Interface{Name: name}.Key()].(netvirt.Interface).ParentInterface
 }
@@ -145,7 +117,7 @@ func portOf(m netvirt.Model, name string) string {
 func TestObserve(t *testing.T) {
 	eachDialect(t, func(t *testing.T, l *lab) {
 		const name = "a:pod-1"
-		want := podsOf("a", "b")
+		want := odltest.PodsOf("a", "b")
 		l.write(t, want)
 		require.Len(t, l.lacks(want), 8, "nothing is known yet")
 
@@ -162,7 +134,7 @@ func TestObserve(t *testing.T) {
 		require.Empty(t, l.lacks(want))
 		require.Empty(t, l.observe(t))
 
-		now := podsOf("a", "b")
+		now := odltest.PodsOf("a", "b")
 		for k, o := range now {
 			if a, ok := o.(netvirt.Adjacency); ok && a.Interface == name {
 				delete(now, k)
@@ -191,7 +163,7 @@ const notPlugged = "not plugged in yet: OpenDaylight knows of no such port on a 
 // vpn-instance, because another one has its route distinguisher.
 func TestNotProgrammed(t *testing.T) {
 	eachDialect(t, func(t *testing.T, l *lab) {
-		want := podsOf("a")
+		want := odltest.PodsOf("a")
 		want.Add(netvirt.VPNInstance{Name: "a", Namespace: "a", RouteDistinguisher: "100:2"})
 		delete(want, netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget}.Key())
 		l.write(t, want)
@@ -251,9 +223,9 @@ func TestObserveIsCheap(t *testing.T) {
 	want := netvirt.Model{}
 	want.Add(netvirt.Transit{RouteTarget: netvirt.CommonRouteTarget})
 	for i := range 40 {
-		addPod(want, "a", fmt.Sprintf("pod-%d", i), 0, i)
+		odltest.PodOn(want, "a", fmt.Sprintf("pod-%d", i), 0, i)
 	}
-	own := netvirt.NodePort{ELAN: netvirt.ELANName(node, "a"), VPN: "a", Address: node, MAC: netvirt.NodePortMAC(node)}
+	own := netvirt.NodePort{ELAN: netvirt.ELANName(odltest.Node, "a"), VPN: "a", Address: odltest.Node, MAC: netvirt.NodePortMAC(odltest.Node)}
 	want.Add(own)
 	l.write(t, want)
 	l.observe(t)
@@ -283,7 +255,7 @@ func TestObserveIsCheap(t *testing.T) {
 // TestFloatingIPs: floating IPs are written, and never reported as in operation.
 func TestFloatingIPs(t *testing.T) {
 	l := start(t, odlfake.Oxygen, operational.Config{}, nil)
-	want := podsOf("a")
+	want := odltest.PodsOf("a")
 	ip := netvirt.FloatingIP{
 		Router: "a", Port: "a:pod-1", Namespace: "a", Internal: netip.MustParseAddr("10.0.0.4"),
 		External: netip.MustParseAddr("10.96.0.10"), ExternalID: "8f2a6d5e-0000-4000-8000-0000000000aa",
