@@ -14,7 +14,7 @@ import (
 //	17  leads it to the services of the port: its vpn-instance and its elan-instance, whose tags it adds
 //	21  routes packets of a vpn-instance: to a group that loads the tag of the port into a register
 //	50  has the source addresses of an elan-instance: a tag of a port, and the tag of the elan-instance
-//	51  has the destination addresses of an elan-instance
+//	51  has the destination addresses of an elan-instance: those on the switch lead to a port, the others to a tunnel, with a tunnel ID
 //	52  leads other packets of an elan-instance to a group, which sends them to table 55 for each port, with the tag of the port as tunnel ID
 //	220 sends a packet to the port whose tag is in register 6
 const portTable, serviceTable, routeTable, sourceTable, destinationTable, broadcastTable, outputTable = 0, 17, 21, 50, 51, 52, 220
@@ -132,8 +132,12 @@ func (c *Conn) destination(ctx context.Context, elan uint64, mac net.HardwareAdd
 	return 0, err
 }
 
-// destination returns the tag of the port to which a flow of an elan-instance leads; 0 if it leads to none.
+// destination returns the tag of the port to which a flow of an elan-instance leads; 0 if it leads to none. A flow that sets a tunnel ID
+// leads to another switch, and loads the tag of the tunnel.
 func (f Flow) destination() (port uint64) {
+	if len(f.Tunnels) > 0 {
+		return 0
+	}
 	for _, load := range f.Registers {
 		if load.Register == portRegister {
 			return load.Value >> registerShift
@@ -162,7 +166,8 @@ func (c *Conn) portTag(ctx context.Context, number uint32) (uint64, error) {
 	return 0, err
 }
 
-// Ports returns the numbers of the ports that Netvirt has given a tag, and whether an elan-instance leads packets to them.
+// Ports returns the numbers of the ports that Netvirt has given a tag, and whether an elan-instance leads packets to them. Tunnels have
+// a tag, and no elan-instance.
 func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
 	flows, err := c.Flows(ctx, portTable, Match{})
 	if err != nil {

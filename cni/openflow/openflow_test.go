@@ -109,17 +109,20 @@ func TestLacks(t *testing.T) {
 	require.Equal(t, "table 0 has no flow for port 8", b.lacks(openflow.Port{Number: 8, MAC: pod}))
 }
 
-// TestPorts: only ports with a tag count. An elan-instance leads to a port by its tag, not by that of a former port.
+// TestPorts: only ports with a tag count. An elan-instance leads to a port by its tag, not by that of a former port. A flow to another
+// switch does not lead to the tunnel.
 func TestPorts(t *testing.T) {
 	b := newBridge(t)
 	for _, flow := range []string{
 		"table=0,in_port=6,actions=write_metadata:0x60000000000/0xffffff0000000001,goto_table:17",
 		"table=0,in_port=7,actions=write_metadata:0x70000000000/0xffffff0000000001,goto_table:17",
+		"table=0,in_port=5,actions=write_metadata:0x50000000001/0xfffff0000000001,goto_table:36",
 		"table=0,in_port=8,actions=drop",
 		"table=17,in_port=9,actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:19",
 		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x700->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:03,actions=load:0x800->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:04,actions=load:0x600->NXM_NX_REG5[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:05,actions=set_field:0x9->tun_id,load:0x500->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=0,actions=goto_table:52",
 		"table=52,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x600->NXM_NX_REG6[],resubmit(,220)",
 	} {
@@ -130,7 +133,7 @@ func TestPorts(t *testing.T) {
 	defer c.Close()
 	ports, err := c.Ports(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, map[uint32]bool{6: false, 7: true}, ports)
+	require.Equal(t, map[uint32]bool{5: false, 6: false, 7: true}, ports)
 }
 
 // TestManyFlows reads an answer of several messages.
