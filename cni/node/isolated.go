@@ -15,7 +15,8 @@ import (
 
 // addNamespaces adds a pair for each namespace with interfaces on the node, and the routes to
 // their addresses of the families of the node's addresses. If several interfaces have one
-// address, the interface that is routed now keeps the route.
+// address, the interface that is routed now keeps the route. A namespace whose interfaces have no address of these families has no
+// pair: the bridge has no such port, and OpenDaylight would never program it.
 func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) {
 	sorted := slices.SortedFunc(maps.Values(interfaces), func(a, b *uplink.Record) int {
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
@@ -23,14 +24,15 @@ func (w *wanted) addNamespaces(p *uplink.Place, interfaces map[string]*uplink.Re
 	owners := w.owners(p, sorted, routed)
 	pairs := map[string]pair{}
 	for _, r := range sorted {
+		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return w.family(a.IP).source.IsValid() }) {
+			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
+			continue
+		}
 		to := pairs[r.Namespace]
 		if to.link == "" {
 			to = pair{link: linkOf(r.Namespace), port: portOf(r.Namespace), iface: p.PortOf(r.Namespace), mac: w.mac, ipv6: p.Address.Is6()}
 		}
 		w.allowIPv6(&to, r)
-		if !slices.ContainsFunc(r.Addresses, func(a uplink.Address) bool { return w.family(a.IP).source.IsValid() }) {
-			w.unreached = append(w.unreached, fmt.Sprintf("%s/%s: it has no address of the family of the node's address %s", r.Namespace, r.Pod, p.Address))
-		}
 		for _, a := range r.Addresses {
 			owner := owners[a.IP]
 			if owner != r && w.balances && a.IP.Is4() {

@@ -47,7 +47,7 @@ func (w wanted) show() (all []string) {
 	return all
 }
 
-// Each namespace has a pair of links. The first of several pods with one address keeps it.
+// Each namespace has a pair of links if a pod has an address of a family of the node. The first of several pods with one address keeps it.
 func TestNamespaces(t *testing.T) {
 	pods := map[string][]string{
 		"a/one": {"10.42.0.2", "fd00::2"}, "a/two": {"10.42.0.3"}, "b/same": {"10.42.0.2"}, "b/other": {"10.42.0.9"},
@@ -64,7 +64,7 @@ func TestNamespaces(t *testing.T) {
 	require.NoError(t, err)
 	require.ElementsMatch(t, []string{
 		"node:192.168.33.11:port:a 10.42.0.2/32 10.42.0.3/32", "node:192.168.33.11:port:b 10.42.0.9/32",
-		"node:192.168.33.11:port:c", "node:192.168.33.11:port:d",
+		"node:192.168.33.11:port:c",
 	}, w.show())
 	require.Equal(t, unreached("b/same: pod a/one of this node has the same address 10.42.0.2"), w.unreached)
 	for _, p := range w.pairs {
@@ -95,10 +95,13 @@ func TestNamespaces(t *testing.T) {
 
 	six := isolatedPlace()
 	six.Address = netip.MustParseAddr("fd00:33::11")
-	w, err = newWanted(six, records(map[string][]string{"a/one": {"10.42.0.2", "fd00::2"}}), nil)
+	w, err = newWanted(six, records(map[string][]string{"a/four": {"10.42.0.4"}, "a/one": {"10.42.0.2", "fd00::2"}, "b/four": {"10.42.0.5"}}), nil)
 	require.NoError(t, err)
-	require.Equal(t, []string{"node:192.168.33.11:port:a fd00::2/128"}, w.show())
-	require.Empty(t, w.unreached)
+	require.Equal(t, []string{"node:192.168.33.11:port:a fd00::2/128"}, w.show(), "the bridge has no port for namespace b")
+	require.Equal(t, []string{
+		"a/four: it has no address of the family of the node's address fd00:33::11",
+		"b/four: it has no address of the family of the node's address fd00:33::11",
+	}, w.unreached)
 }
 
 func TestIsolatedRules(t *testing.T) {
