@@ -31,16 +31,16 @@ const AnnotationPrefix = "coe-bridge.io/"
 const DHCPAnnotation = AnnotationPrefix + "dhcp"
 
 var ignoredTexts = [...]string{
-	"hostPort is not served: the port must be in --host-ports, with the backend OVN without isolation",
+	"hostPort is not served: it needs --host-ports, --node-network, and --isolation none",
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
-	"node ports are not served: they need --node-ports, a cluster IP of a family of --node-network, and OVN without isolation",
-	"external addresses answer pods alone: others need ports, a cluster IP of the family, and what node ports need",
+	"node ports are not served: they need --node-ports, a cluster IP of a family of --node-network, and --isolation none",
+	"external addresses answer pods alone, on OpenDaylight nobody: others need ports, a cluster IP of the family, and what node ports need",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
 	"loadBalancerSourceRanges are not enforced: every source is let in",
 	"trafficDistribution and topology-mode have no effect: endpoints in all zones serve",
-	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct its name, or remove it",
+	"an annotation that begins with " + AnnotationPrefix + " is unknown and has no effect: correct or remove it",
 	"the annotation " + PolicyLogAnnotation + " has an unknown value and no effect: set it to " + string(LogDropped) + " or " + string(LogAll),
 	"healthCheckNodePort is not served: it needs what node ports need",
 	"the annotation " + DHCPAnnotation + ` has an unknown value and no effect: set it to "true"`,

@@ -573,6 +573,20 @@ func TestPortsThatAreNotExposed(t *testing.T) {
 	require.Contains(t, message, "node ports are not served")
 	require.Contains(t, message, "externalTrafficPolicy Local has no effect")
 
+	for name, isolated := range map[string]mapping.Settings{"nodes lead pods": isolating(), "the network does": {Isolation: mapping.IsolationNamespace}} {
+		v := exposedView(func(s *coe.Service) {
+			s.ClusterIPs, s.ExternalIPs, s.Local, s.HealthPort = s.ClusterIPs[1:], []netip.Addr{netip.MustParseAddr("192.0.2.10")}, true, 30081
+		})
+		reasons, message = problem(v, isolated)
+		require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons, name)
+		for _, text := range []string{
+			"node ports are not served: they need --node-ports, a cluster IP of a family of --node-network, and --isolation none",
+			"external addresses answer pods alone, on OpenDaylight nobody", "externalTrafficPolicy Local has no effect", "healthCheckNodePort is not served",
+		} {
+			require.Contains(t, message, text, name)
+		}
+	}
+
 	six := exposedView(func(s *coe.Service) { s.ClusterIPs = s.ClusterIPs[:1] })
 	reasons, message = problem(six, exposing())
 	require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons)
