@@ -132,7 +132,7 @@ func (w *world) requireAll() {
 	w.t.Helper()
 	for _, from := range w.pods {
 		for _, to := range w.pods {
-			require.NoError(w.t, w.lab.Reach(w.t.Context(), from.Pod, to.Address))
+			w.requireReached(w.lab.Reach(w.t.Context(), from.Pod, to.Address))
 		}
 	}
 	w.await("the bridge is in sync", func(ctx context.Context) error {
@@ -143,6 +143,15 @@ func (w *world) requireAll() {
 		return err
 	})
 	w.await("nothing is doubled", w.hasOnly)
+}
+
+// requireReached prints what shows the cause if err is that a pod does not reach another one, and fails then.
+func (w *world) requireReached(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Log(w.lab.Evidence(w.t.Context()))
+	}
+	require.NoError(w.t, err)
 }
 
 // requireWhole requires that each switch is connected to all members, and what requireAll does.
@@ -158,7 +167,7 @@ func (w *world) requireNewPod() {
 	begun := time.Now()
 	p := w.plug(w.newPod("shop", "host2"))
 	added := time.Since(begun)
-	require.NoError(w.t, w.lab.Answered(w.t.Context(), p.String(), w.pods[1].Address))
+	w.requireReached(w.lab.Answered(w.t.Context(), p.String(), w.pods[1].Address))
 	w.t.Logf("a new pod has its network after %.1f s, and is answered after %.1f s", added.Seconds(), time.Since(begun).Seconds())
 }
 
