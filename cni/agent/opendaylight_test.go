@@ -36,8 +36,9 @@ type fakeOpenDaylight struct {
 	listeners []net.Listener
 	running   sync.WaitGroup
 
-	mu    sync.Mutex
-	conns []net.Conn
+	mu      sync.Mutex
+	conns   []net.Conn
+	stopped bool
 }
 
 func (w *world) openDaylight(host string) *fakeOpenDaylight {
@@ -63,6 +64,9 @@ func (f *fakeOpenDaylight) accept(l net.Listener, serve func(net.Conn)) {
 		}
 		f.mu.Lock()
 		f.conns = append(f.conns, conn)
+		if f.stopped { // it was accepted just before
+			_ = conn.Close()
+		}
 		f.mu.Unlock()
 		f.running.Go(func() { serve(conn) })
 	}
@@ -74,6 +78,7 @@ func (f *fakeOpenDaylight) stop() {
 		_ = l.Close()
 	}
 	f.mu.Lock()
+	f.stopped = true
 	for _, c := range f.conns {
 		_ = c.Close()
 	}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -160,11 +161,13 @@ func TestObserveDuringWrite(t *testing.T) {
 	want := odltest.PodsOf("a")
 	write(t, b, want)
 	f.Plug(portOf(want, "a:pod-1"))
-	begun, release := make(chan struct{}, 100), make(chan struct{})
+	begun, released := make(chan struct{}, 100), make(chan struct{})
+	release := sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
 	f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
 		if r.Method != http.MethodGet {
 			begun <- struct{}{}
-			<-release
+			<-released
 		}
 		return false
 	})
@@ -172,6 +175,6 @@ func TestObserveDuringWrite(t *testing.T) {
 	go func() { written <- b.Write(t.Context(), netvirt.Diff(want, odltest.PodsOf("a", "b"))) }()
 	<-begun
 	require.Equal(t, []string{"a:pod-1"}, observe(t, b))
-	close(release)
+	release()
 	require.NoError(t, <-written)
 }

@@ -268,11 +268,11 @@ func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 // adopt gives a group the strays that are among its wanted rows, or among its rows in the other layout, and returns their
 // sum.
 func (l *loading) adopt(k netvirt.Key, want *ovsdb.RowSet, objects netvirt.Model) ovsdb.Sum {
-	adopted := codec.Northbound.NewRowSet()
-	var rows []string
-	if len(l.strays) > 0 {
-		rows = l.codec.Unmarked(k, objects)
+	if len(l.strays) == 0 {
+		return 0
 	}
+	adopted := codec.Northbound.NewRowSet()
+	rows := l.codec.Unmarked(k, objects)
 	for _, r := range want.Rows {
 		rows = append(rows, r.UUID())
 	}

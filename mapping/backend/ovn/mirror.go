@@ -121,15 +121,22 @@ func modelOf(objects []netvirt.Object) netvirt.Model {
 	return m
 }
 
-// encode is Codec.Encode; it also returns the keys that the encoding looked up.
+// encode is Codec.Encode; it also returns the keys that the encoding looked up, each once. An encoding asks again and again for the same few
+// objects, so each is looked up once.
 func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look codec.Lookup) (*ovsdb.RowSet, []netvirt.Key) {
-	var looked []netvirt.Key
+	looked, found := make([]netvirt.Key, 0, fewLookups), make([]netvirt.Object, 0, fewLookups)
 	set := m.codec.Encode(k, objects, func(k netvirt.Key) netvirt.Object {
-		looked = append(looked, k)
-		return look(k)
+		i := slices.Index(looked, k)
+		if i < 0 {
+			i, looked, found = len(looked), append(looked, k), append(found, look(k))
+		}
+		return found[i]
 	})
 	return set, looked
 }
+
+// fewLookups is as many as the encoding of most interfaces needs.
+const fewLookups = 6
 
 // use records the keys that the encoding of a group looked up.
 func (m *mirror) use(k netvirt.Key, g *group, looked []netvirt.Key) {

@@ -15,9 +15,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 )
 
-// TestUnknownNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one:
+// TestUnprogrammedNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one:
 // one without a tag, and one with a tag to which its elan-instance leads no packets. A port that has both stays.
-func TestUnknownNodePortInProcess(t *testing.T) {
+func TestUnprogrammedNodePortInProcess(t *testing.T) {
 	t.Parallel()
 	const management, web = "node:172.31.99.11:management", "node:172.31.99.11:port:web"
 	for name, program := range map[string]func(w *world, socket string, numbers map[string]string){
