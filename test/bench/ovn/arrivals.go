@@ -132,7 +132,7 @@ func (a *arrivals) plug(ctx context.Context) error {
 
 // byBridge lets the pods come, and deletes them. It returns the rows that the bridge has written.
 func (a *arrivals) byBridge(ctx context.Context) (*bareRows, []time.Duration, error) {
-	took, err := a.round(ctx, func(_ context.Context, i int) error { return a.pods.Resize(a.load.Count + i + 1) })
+	took, err := a.round(ctx, arrivalPods, arrivalEvery, func(_ context.Context, i int) error { return a.pods.Resize(a.load.Count + i + 1) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -148,22 +148,22 @@ func (a *arrivals) byClient(ctx context.Context, rows *bareRows) ([]time.Duratio
 	if err := a.stopBridge(); err != nil {
 		return nil, err
 	}
-	took, err := a.round(ctx, rows.insert)
+	took, err := a.round(ctx, arrivalPods, arrivalEvery, rows.insert)
 	if err != nil {
 		return nil, err
 	}
 	return took, errors.Join(rows.delete(ctx), a.sync(ctx), a.awaitReleased(ctx))
 }
 
-// round makes the pods come at a steady pace, and returns the time that each took.
-func (a *arrivals) round(ctx context.Context, come func(context.Context, int) error) (took []time.Duration, err error) {
+// round makes pods come at a steady pace, and returns the time that each took until it was noted.
+func (a *arrivals) round(ctx context.Context, pods int, every time.Duration, come func(context.Context, int) error) (took []time.Duration, err error) {
 	a.mu.Lock()
 	clear(a.at)
 	a.mu.Unlock()
 	known := map[string]time.Time{}
-	tick := time.NewTicker(arrivalEvery)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for i := range arrivalPods {
+	for i := range pods {
 		known[a.portOf(a.load.Count+i)] = time.Now()
 		if err := come(ctx, i); err != nil {
 			return nil, err
@@ -174,7 +174,7 @@ func (a *arrivals) round(ctx context.Context, come func(context.Context, int) er
 		case <-tick.C:
 		}
 	}
-	if err := a.awaitInstalled(ctx, arrivalPods); err != nil {
+	if err := a.awaitInstalled(ctx, pods); err != nil {
 		return nil, err
 	}
 	for port, at := range a.at {
@@ -191,7 +191,7 @@ func (a *arrivals) awaitInstalled(ctx context.Context, ports int) error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		if len(a.at) < ports {
-			return fmt.Errorf("%d of %d ports are installed", len(a.at), ports)
+			return fmt.Errorf("%d of %d ports are noted", len(a.at), ports)
 		}
 		return nil
 	})

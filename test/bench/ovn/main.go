@@ -19,6 +19,7 @@ var measurements = []figures.Measurement[*bench]{
 	{Name: "hung", Measure: measureHung},
 	{Name: "arrivals", Measure: measureArrivals},
 	{Name: "burst", Measure: measureBurst},
+	{Name: "steady", Measure: measureSteady},
 	{Name: "rows", Measure: measureRows},
 	{Name: "flat", Measure: measureFlat},
 }

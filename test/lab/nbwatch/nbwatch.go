@@ -1,4 +1,4 @@
-// Package nbwatch notifies of new switch ports and changed address sets in an OVN northbound database, and of installed ports in the
+// Package nbwatch notifies of new and translated switch ports and changed address sets in an OVN northbound database, and of installed ports in the
 // database of a switch, for measurements. It implements OVSDB (RFC 7047) itself, because the overhead of a client library would
 // be measured too, on the same processors.
 package nbwatch
@@ -42,6 +42,13 @@ func StartSets(ctx context.Context, endpoint string, came func(name string)) (*W
 	})
 }
 
+// StartTranslated is Start for the switch ports that ovn-northd has translated. A port comes again if it changes later.
+func StartTranslated(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
+	return start(ctx, endpoint, came, rows{
+		"OVN_Northbound", "Logical_Switch_Port", `"columns":["name","up"],"select":{"initial":false,"insert":false,"delete":false,"modify":true}`, translated,
+	})
+}
+
 // StartInstalled is Start for the ports of a switch whose flows ovn-controller has installed, with their iface-id. endpoint is the
 // switch's database. A port comes again if it changes later.
 func StartInstalled(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
@@ -54,6 +61,17 @@ func named(row json.RawMessage) string {
 	var r struct{ Name string }
 	_ = json.Unmarshal(row, &r)
 	return r.Name
+}
+
+func translated(row json.RawMessage) string {
+	var r struct{ Up any } // a set of no element until then
+	if json.Unmarshal(row, &r) != nil {
+		return ""
+	}
+	if _, is := r.Up.(bool); !is {
+		return ""
+	}
+	return named(row)
 }
 
 func installed(row json.RawMessage) string {
