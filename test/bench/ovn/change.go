@@ -18,16 +18,20 @@ import (
 )
 
 const (
-	changePods  = 500
 	changeLive  = 4
 	changeMTU   = 1400
 	changeBound = 5 * time.Second
 )
 
-// measureChange has 500 pods, and four with traffic on two hosts. The bridge restarts with the other layout, and then again with the first one.
-func measureChange(ctx context.Context, b *bench) (all []figures.Figure, err error) {
+// changeOf returns a measurement that has some pods, 50 on each node, and four with traffic on two hosts. The bridge restarts with the other layout,
+// and then again with the first one.
+func changeOf(pods int) func(context.Context, *bench) ([]figures.Figure, error) {
+	return func(ctx context.Context, b *bench) ([]figures.Figure, error) { return b.measureChange(ctx, pods) }
+}
+
+func (b *bench) measureChange(ctx context.Context, pods int) (all []figures.Figure, err error) {
 	c, err := b.newCluster(ctx, spec{
-		layout: ovn.LayoutELAN, hosts: 2, load: labkube.PodLoad{Count: changePods, Namespaces: 20, Nodes: 10},
+		layout: ovn.LayoutELAN, hosts: 2, load: labkube.PodLoad{Count: pods, Namespaces: 20, Nodes: pods / 50},
 	})
 	if err != nil {
 		return nil, err
@@ -52,7 +56,7 @@ func measureChange(ctx context.Context, b *bench) (all []figures.Figure, err err
 		if err != nil {
 			return nil, fmt.Errorf("change the layout to %s: %w", to, err)
 		}
-		f := figures.AtMost(fmt.Sprintf("500 pods, a restart with layout %s: longest time without packets between running pods", to), gap, changeBound)
+		f := figures.AtMost(fmt.Sprintf("%d pods, a restart with layout %s: longest time without packets between running pods", pods, to), gap, changeBound)
 		f.Measured += fmt.Sprintf(" (in the switches %s after the start)", figures.Short(took))
 		all = append(all, f)
 	}

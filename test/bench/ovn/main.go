@@ -15,7 +15,9 @@ import (
 // measurements in the order of the table.
 var measurements = []figures.Measurement[*bench]{
 	{Name: "layouts", Measure: measureLayouts},
-	{Name: "change", Measure: measureChange},
+	{Name: "change", Measure: changeOf(500)},
+	{Name: "change-2000", Measure: changeOf(2000), Named: true},
+	{Name: "change-5000", Measure: changeOf(5000), Named: true},
 	{Name: "hung", Measure: measureHung},
 	{Name: "arrivals", Measure: measureArrivals},
 	{Name: "burst", Measure: measureBurst},

@@ -225,9 +225,15 @@ func (h *Host) avoidNullNAT(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if strings.TrimSpace(out) == "" {
+		return errNoCapabilities
+	}
+	if out, err = h.VSCtl(ctx, "--bare", "--columns=_uuid", "find", "Datapath", "capabilities:ct_zero_snat=true"); err != nil {
+		return err
+	}
 	all := strings.Fields(out)
 	if len(all) == 0 {
-		return errNoCapabilities
+		return nil // ovn-controller has restarted, and the daemon has not
 	}
 	for _, datapath := range all {
 		if _, err := h.VSCtl(ctx, "--no-wait", "set", "Datapath", datapath, "capabilities:ct_zero_snat=false"); err != nil {
@@ -266,8 +272,13 @@ func Versions(ctx context.Context) (string, error) {
 // flow that drops new connections stays as long as somebody tries to connect. Open vSwitch 3.5
 // removes such flows.
 func (l *Lab) HasStaleFlows(ctx context.Context) (bool, error) {
-	version, err := output(ctx, "ovs-vswitchd", "--version")
-	return strings.Contains(version, " 3.1."), err
+	for _, h := range l.Hosts {
+		version, err := output(ctx, "ovs-appctl", "--target="+h.control(), "version")
+		if err != nil || strings.Contains(version, " 3.1.") {
+			return true, err
+		}
+	}
+	return false, nil
 }
 
 // ForgetFlows removes all datapath flows of the hosts. Packets make them again, from the OpenFlow
@@ -320,8 +331,10 @@ func (l *Lab) startController(ctx context.Context, host *Host, dir string) error
 		"ovn-controller", host.OVSDB.Remote, "-vsyslog:off")
 	host.Controller.env = runDir(dir)
 	host.Controller.ready = func(ctx context.Context) error {
-		if _, err := l.SBCtl(ctx, "wait-until", "Chassis", host.Name); err != nil {
-			return err
+		if _, err := l.SB.PID(); err == nil { // the hosts follow this database, and none on machines
+			if _, err := l.SBCtl(ctx, "wait-until", "Chassis", host.Name); err != nil {
+				return err
+			}
 		}
 		return Poll(ctx, host.avoidNullNAT)
 	}

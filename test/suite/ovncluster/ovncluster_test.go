@@ -127,18 +127,21 @@ func (w *world) testPorts() {
 	}
 }
 
-// changes requires that a pod comes while a fault lasts, that another one comes when it has ended, and that both go. They are on a host
-// of their own: the userspace datapath of Open vSwitch can lose a packet when it gets a port while the machine is busy.
+// changes is comeAndGo while packets are sent.
 func (w *world) changes(begin, end func()) {
-	w.keepsPackets(func() {
-		begin()
-		w.plug("host3", false)
-		end()
-		w.plug("host3", true)
-		w.unplug()
-		w.unplug()
-		w.requireOnly()
-	})
+	w.keepsPackets(func() { w.comeAndGo(begin, end) })
+}
+
+// comeAndGo requires that a pod comes while a fault lasts, that another one comes when it has ended, and that both go. They are on a host
+// of their own: the userspace datapath of Open vSwitch can lose a packet when it gets a port while the machine is busy.
+func (w *world) comeAndGo(begin, end func()) {
+	begin()
+	w.plug("host3", false)
+	end()
+	w.plug("host3", true)
+	w.unplug()
+	w.unplug()
+	w.requireOnly()
 }
 
 // testKilled kills a machine, and the bridge.

@@ -92,7 +92,7 @@ func (w *world) requireOnly() {
 				return err
 			}
 			got := slices.DeleteFunc(strings.Fields(out), func(name string) bool {
-				return !strings.HasPrefix(name, "web:") && !strings.HasPrefix(name, "default:")
+				return !strings.Contains(name, ":pod") || w.isLoaded && strings.HasPrefix(name, "load:")
 			})
 			if slices.Sort(got); !slices.Equal(got, want) {
 				return fmt.Errorf("%s has %v, want %v", db, got, want)

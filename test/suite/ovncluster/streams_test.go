@@ -11,6 +11,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
+// ofStreams are the hosts of the pods that send and receive.
+var ofStreams = []string{"host1", "host2"}
+
 // podMTU is the MTU that the lab gives pods.
 const podMTU = 1400
 
@@ -112,14 +115,18 @@ k8s:network-policy:
 	w.hasPolicy = true
 }
 
-// keepsPackets requires that no packet is lost on a way while do runs, and that none arrives on a way that is denied.
-func (w *world) keepsPackets(do func()) {
-	w.t.Helper()
-	var ways []ovnhost.Way
+// ways returns the ways of packets between the pods of the families.
+func (w *world) ways() (ways []ovnhost.Way) {
 	for _, f := range w.families {
 		ways = append(ways, f.ways(w.hasPolicy, w.isIsolated)...)
 	}
-	text, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, podMTU, ways, do)
+	return ways
+}
+
+// keepsPackets requires that no packet is lost on a way while do runs, and that none arrives on a way that is denied.
+func (w *world) keepsPackets(do func()) {
+	w.t.Helper()
+	text, err := w.lab.KeepsPackets(w.t.Context(), ofStreams, podMTU, w.ways(), do)
 	require.NoError(w.t, err)
 	w.t.Log("running pods: " + text)
 }

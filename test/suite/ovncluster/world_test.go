@@ -47,6 +47,7 @@ type world struct {
 	count        int  // of all pods
 	hasPolicy    bool // in the namespace of guarded pods
 	isIsolated   bool
+	isLoaded     bool // pods of the namespace load come and go
 }
 
 // step runs a part of the test. It needs the earlier parts.
