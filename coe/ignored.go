@@ -35,7 +35,7 @@ var ignoredTexts = [...]string{
 	"bandwidth annotations have no effect",
 	"network-id of an interface has no effect: the namespace and the node decide on the network",
 	"node ports are not served: they need --node-ports, a cluster IP of a family of --node-network, and --isolation none",
-	"external addresses answer pods alone, on OpenDaylight nobody: others need ports, a cluster IP of the family, and what node ports need",
+	"external addresses answer only pods, and none on OpenDaylight: others need ports, a cluster IP of the family, and what node ports need",
 	"externalTrafficPolicy Local has no effect: every endpoint serves",
 	"internalTrafficPolicy Local has no effect: endpoints on all nodes serve",
 	"loadBalancerSourceRanges are not enforced: every source is let in",

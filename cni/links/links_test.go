@@ -152,7 +152,7 @@ func TestSettingsAtAMount(t *testing.T) {
 	require.ErrorContains(t, err, "set ipv4/ip_forward to 0")
 	four := pair(t, "10.42.0.2/29", "10.42.0.1")
 	four.Settings = p.Settings
-	require.ErrorContains(t, links.Add(t.Context(), four), "mount the node's /proc/sys/net into it writable, and name the mount with --net-settings")
+	require.ErrorContains(t, links.Add(t.Context(), four), "mount the node's /proc/sys/net into the container of the agent writable, and name the mount with --net-settings")
 }
 
 // reads reads a setting where the kernel shows it.

@@ -33,7 +33,7 @@ func (s Settings) Put(ns netns.NsHandle, name, value string) (changed bool, err 
 		return err
 	})
 	if errors.Is(err, unix.EROFS) {
-		err = fmt.Errorf("%w: the container of the agent is not privileged; mount the node's %s into it writable, and name the mount with --net-settings", err, DefaultSettings)
+		err = fmt.Errorf("%w: mount the node's %s into the container of the agent writable, and name the mount with --net-settings", err, DefaultSettings)
 	}
 	if err != nil {
 		return changed, fmt.Errorf("set %s to %s: %w", name, value, err)

@@ -218,7 +218,7 @@ func TestExposedAddresses(t *testing.T) {
 	require.Equal(t, []coe.ExposedPort{web, second}, exposedPorts(v, exposing()))
 	_, problems := mapping.Map(v, exposing())
 	require.Len(t, problems, 1, "nodes do not lead to 2001:db8::10")
-	require.Contains(t, problems[0].Message, "external addresses answer pods alone")
+	require.Contains(t, problems[0].Message, "external addresses answer only pods")
 	sixth := coe.ExposedPort{Address: netip.MustParseAddr("2001:db8::10"), Protocol: "tcp", Port: 80, Namespace: v.Namespace, To: netip.MustParseAddrPort("[fd00:96::1]:80")}
 	require.Equal(t, []coe.ExposedPort{web, sixth, second}, exposedPorts(v, dual()))
 	_, problems = mapping.Map(v, dual())
@@ -260,7 +260,7 @@ func TestExposedAddresses(t *testing.T) {
 		v := view(c.change)
 		require.Empty(t, exposedPorts(v, c.settings), name)
 		_, problems := mapping.Map(v, c.settings)
-		require.Contains(t, fmt.Sprint(problems), "external addresses answer pods alone", name)
+		require.Contains(t, fmt.Sprint(problems), "external addresses answer only pods", name)
 		require.Contains(t, fmt.Sprint(problems), "externalTrafficPolicy Local has no effect", name)
 	}
 }
@@ -581,7 +581,7 @@ func TestPortsThatAreNotExposed(t *testing.T) {
 		require.Equal(t, []coe.Reason{coe.NotEnforced}, reasons, name)
 		for _, text := range []string{
 			"node ports are not served: they need --node-ports, a cluster IP of a family of --node-network, and --isolation none",
-			"external addresses answer pods alone, on OpenDaylight nobody", "externalTrafficPolicy Local has no effect", "healthCheckNodePort is not served",
+			"external addresses answer only pods, and none on OpenDaylight", "externalTrafficPolicy Local has no effect", "healthCheckNodePort is not served",
 		} {
 			require.Contains(t, message, text, name)
 		}

@@ -121,16 +121,24 @@ func modelOf(objects []netvirt.Object) netvirt.Model {
 	return m
 }
 
-// encode is Codec.Encode; it also returns the keys that the encoding looked up, each once. An encoding asks again and again for the same few
-// objects, so each is looked up once.
+// encode is Codec.Encode; it also returns the keys that the encoding looked up. Most encodings ask again and again for the same few
+// objects, so each of the first few is looked up once.
 func (m *mirror) encode(k netvirt.Key, objects netvirt.Model, look codec.Lookup) (*ovsdb.RowSet, []netvirt.Key) {
-	looked, found := make([]netvirt.Key, 0, fewLookups), make([]netvirt.Object, 0, fewLookups)
+	var looked []netvirt.Key
+	var found [fewLookups]netvirt.Object
 	set := m.codec.Encode(k, objects, func(k netvirt.Key) netvirt.Object {
-		i := slices.Index(looked, k)
-		if i < 0 {
-			i, looked, found = len(looked), append(looked, k), append(found, look(k))
+		if looked == nil {
+			looked = make([]netvirt.Key, 0, fewLookups)
 		}
-		return found[i]
+		if i := slices.Index(looked[:min(len(looked), fewLookups)], k); i >= 0 {
+			return found[i]
+		}
+		o := look(k)
+		if len(looked) < fewLookups {
+			found[len(looked)] = o
+		}
+		looked = append(looked, k)
+		return o
 	})
 	return set, looked
 }
