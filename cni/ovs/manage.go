@@ -89,7 +89,9 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	var ofBridge []ovsdb.Operation
 	switch {
 	case len(m.Managers) > 0:
-		ofBridge = s.speakOpenFlow13(one)
+		if ofBridge, err = one.markTunnels(ctx, rows, row.OtherConfig[keyLocalIP]); err == nil {
+			ofBridge = append(ofBridge, s.speakOpenFlow13(one)...)
+		}
 	case len(gone) > 0:
 		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])
 	}
@@ -190,21 +192,12 @@ func (r *topRow) setTunnels(from netip.Addr, now bool) []ovsdb.Operation {
 func (s *Switch) release(ctx context.Context, one *session, from string) ([]ovsdb.Operation, error) {
 	none := ovsdb.OvsSet{GoSet: []any{}}
 	ops := []ovsdb.Operation{s.updateBridge(ovsdb.Row{"controller": none, "protocols": none})}
-	results, err := one.transact(ctx, ovsdb.Operation{
-		Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "options"},
-		Where: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, netvirtTunnels)},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for tunnels: %w", err)
-	}
-	for _, row := range results[0].Rows {
-		name, _ := row["name"].(string)
-		options, _ := row["options"].(ovsdb.OvsMap)
-		port := &vswitch.Port{Name: name}
-		if from == "" || texts(options)["local_ip"] != from || one.client.Get(local, port) != nil {
-			continue
+	tunnels, err := one.tunnelsFrom(ctx, from)
+	for _, t := range tunnels {
+		port := &vswitch.Port{Name: t.name}
+		if one.client.Get(local, port) == nil {
+			ops = append(ops, mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.UUID)))
 		}
-		ops = append(ops, mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.UUID)))
 	}
-	return ops, nil
+	return ops, err
 }

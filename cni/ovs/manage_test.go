@@ -97,3 +97,34 @@ func TestKeepManaged(t *testing.T) {
 		require.Eventually(t, whole, patience.Patience, 50*time.Millisecond, "%s", harm)
 	}
 }
+
+// The ports of the node's tunnels get an iface-id while no OpenDaylight is connected. Other tunnels get none.
+func TestTunnelsAreMarked(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	add := func(name, from string) {
+		n.db("--no-wait", "add-port", "br-int", name, "--", "set", "Interface", name, "type=vxlan", "options:local_ip="+from, "options:remote_ip=172.31.99.12")
+	}
+	mark := func(name string) string {
+		return n.db("--if-exists", "get", "Interface", name, "external_ids:iface-id")
+	}
+	n.db("set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
+	add("tun1", n.host.Address.String())
+	add("tun2", "172.31.99.77")
+	m := ovs.Management{Managers: []string{n.manager()}, Tunnels: n.host.Address}
+	n.db("set-manager", m.Managers[0])
+	connected := func() bool { return n.db("--bare", "--columns=is_connected", "list", "Manager") == "true" }
+	require.Eventually(t, connected, patience.Patience, 20*time.Millisecond)
+	settled := func() bool {
+		changed, err := n.Manage(n.within(), m)
+		require.NoError(t, err)
+		return !changed
+	}
+	require.Eventually(t, settled, patience.Patience, 20*time.Millisecond)
+	require.Empty(t, mark("tun1"), "OpenDaylight is connected")
+
+	m.Managers = []string{"tcp:127.0.0.1:1"}
+	n.db("set-manager", m.Managers[0])
+	require.Eventually(t, func() bool { return settled() && mark("tun1") != "" }, patience.Patience, 20*time.Millisecond)
+	require.Equal(t, `"coe-tunnel:tun1"`, mark("tun1"))
+	require.Empty(t, mark("tun2"))
+}

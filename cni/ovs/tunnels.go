@@ -3,6 +3,12 @@ package ovs
 import (
 	"cmp"
 	"context"
+	"fmt"
+	"slices"
+
+	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
 // Tunnels are the kinds and the local addresses of the node's tunnels. Both may be lists
@@ -26,4 +32,50 @@ func (s *Switch) Tunnels(ctx context.Context) (Tunnels, error) {
 		return Tunnels{row.ExternalIDs["ovn-encap-type"], row.ExternalIDs["ovn-encap-ip"]}, nil
 	}
 	return Tunnels{netvirtTunnels, cmp.Or(row.OtherConfig[keyLocalIP], row.ExternalIDs[keyTunnels])}, nil
+}
+
+// tunnelPort is the port of a tunnel.
+type tunnelPort struct {
+	name string
+	ids  map[string]string
+}
+
+// tunnelsFrom returns the ports of OpenDaylight's tunnels that start at an address.
+func (o *session) tunnelsFrom(ctx context.Context, address string) (all []tunnelPort, err error) {
+	results, err := o.transact(ctx, ovsdb.Operation{
+		Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "options", "external_ids"},
+		Where: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, netvirtTunnels)},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for tunnels: %w", err)
+	}
+	for _, row := range results[0].Rows {
+		name, _ := row["name"].(string)
+		options, _ := row["options"].(ovsdb.OvsMap)
+		ids, _ := row["external_ids"].(ovsdb.OvsMap)
+		if address != "" && texts(options)["local_ip"] == address {
+			all = append(all, tunnelPort{name, texts(ids)})
+		}
+	}
+	return all, nil
+}
+
+// tunnelMark begins the iface-id of the ports of tunnels. No interface of OpenDaylight has such a name.
+const tunnelMark = "coe-tunnel:"
+
+// markTunnels returns the operations that give the ports of tunnels an iface-id while no manager is connected. An OpenDaylight that comes back
+// without its datastore creates the interfaces of the tunnels. It takes a port that has no iface-id, and the name of such an interface, for
+// the parent of the interface, which then is its own parent, and works on it without end (decision 108).
+func (o *session) markTunnels(ctx context.Context, managers []*vswitch.Manager, from string) (ops []ovsdb.Operation, err error) {
+	if slices.ContainsFunc(managers, func(row *vswitch.Manager) bool { return row.IsConnected }) {
+		return nil, nil
+	}
+	ports, err := o.tunnelsFrom(ctx, from)
+	for _, p := range ports {
+		if p.ids[keyInterface] == "" {
+			ops = append(ops, mutation("Interface", "name", p.name, "external_ids", ovsdb.MutateOperationInsert,
+				ovsdb.OvsMap{GoMap: map[any]any{keyInterface: tunnelMark + p.name}}))
+		}
+	}
+	return ops, err
 }

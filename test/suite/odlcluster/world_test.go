@@ -288,7 +288,8 @@ func (w *world) startScript() (await func()) {
 	}
 }
 
-// hasOnly fails unless the config datastore has the interfaces of all pods that are plugged in, and of no other pods.
+// hasOnly fails unless the config datastore has the interfaces of all pods that are plugged in, and of no other pods, and no tunnel is its
+// own parent.
 func (w *world) hasOnly(ctx context.Context) error {
 	var want []string
 	for _, p := range w.pods {
@@ -312,6 +313,9 @@ func (w *world) hasOnly(ctx context.Context) error {
 		for _, container := range all {
 			for _, e := range container[list.list] {
 				name, _ := e[list.key].(string)
+				if parent, _ := e["odl-interface:parent-interface"].(string); parent == name {
+					return fmt.Errorf("%s is its own parent (decision 108)", name)
+				}
 				if strings.HasPrefix(name, "web:") || strings.HasPrefix(name, "shop:") {
 					got = append(got, name)
 				}
