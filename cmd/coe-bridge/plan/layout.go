@@ -19,7 +19,7 @@ var stageTexts = map[plan.Stage]string{
 // layoutTables are a change of the layout as tables.
 func layoutTables(c *plan.LayoutChange) []output.Table {
 	costs := output.Table{
-		Title:   fmt.Sprintf("what a change from --ovn-layout %s to %s costs OVN (logical flows are an estimate; running pods have no traffic while OVN computes them):", c.From, c.To),
+		Title:   fmt.Sprintf("what a change from --ovn-layout %s to %s costs OVN (logical flows are an estimate; running pods lose packets while the switches replace theirs):", c.From, c.To),
 		Columns: []string{"", "LAYOUT", "ROWS", "LOGICAL FLOWS"},
 	}
 	pools := output.Table{

@@ -29,7 +29,10 @@ func (l *Lab) Exec(ctx context.Context, pod string, argv ...string) (string, err
 // If none is answered, and the hosts have stale flows (see HasStaleFlows), it forgets them and tries again.
 func (l *Lab) Ping(ctx context.Context, from string, to netip.Addr) error {
 	err := l.ping(ctx, from, to)
-	if stale, _ := l.HasStaleFlows(ctx); err == nil || !stale {
+	if err == nil {
+		return nil
+	}
+	if stale, _ := l.HasStaleFlows(ctx); !stale {
 		return err
 	}
 	if err := l.ForgetFlows(ctx); err != nil {

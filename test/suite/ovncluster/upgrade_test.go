@@ -117,9 +117,7 @@ func (w *world) underLoad(do func()) {
 	begun := time.Now()
 	running.Go(func() {
 		for ; ctx.Err() == nil && failed == nil; rounds++ {
-			_, applied := w.ask(context.WithoutCancel(ctx), "apply", "-f", file)
-			_, deleted := w.ask(context.WithoutCancel(ctx), "delete", "-f", file)
-			failed = errors.Join(applied, deleted)
+			failed = w.applyAndDelete(context.WithoutCancel(ctx), file)
 		}
 	})
 	w.isLoaded = true
@@ -130,4 +128,13 @@ func (w *world) underLoad(do func()) {
 	require.NoError(w.t, failed)
 	w.t.Logf("%d times %d pods have come and gone in %.1f s", rounds, batch, time.Since(begun).Seconds())
 	w.requireOnly()
+}
+
+// applyAndDelete applies a file with coe-bridge apply, and deletes its objects again.
+func (w *world) applyAndDelete(ctx context.Context, file string) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	_, applied := w.ask(ctx, "apply", "-f", file)
+	_, deleted := w.ask(ctx, "delete", "-f", file)
+	return errors.Join(applied, deleted)
 }
