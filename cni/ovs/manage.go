@@ -89,8 +89,11 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 	var ofBridge []ovsdb.Operation
 	switch {
 	case len(m.Managers) > 0:
-		if ofBridge, err = one.markTunnels(ctx, rows, row.OtherConfig[keyLocalIP]); err == nil {
-			ofBridge = append(ofBridge, s.speakOpenFlow13(one)...)
+		ofBridge = s.speakOpenFlow13(one)
+		if s.isAway(one, rows, m.Managers) {
+			var marks []ovsdb.Operation
+			marks, err = one.markTunnels(ctx, row.OtherConfig[keyLocalIP])
+			ofBridge = append(ofBridge, marks...)
 		}
 	case len(gone) > 0:
 		ofBridge, err = s.release(ctx, one, top.ExternalIDs[keyTunnels])

@@ -98,22 +98,26 @@ func TestKeepManaged(t *testing.T) {
 	}
 }
 
-// The ports of the node's tunnels get an iface-id while no OpenDaylight is connected. Other tunnels get none.
+// TestTunnelsAreMarked: the ports of the node's tunnels get an iface-id while no OpenDaylight is connected, although another manager is. Other
+// tunnels get none, and one that a port has stays.
 func TestTunnelsAreMarked(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
-	add := func(name, from string) {
-		n.db("--no-wait", "add-port", "br-int", name, "--", "set", "Interface", name, "type=vxlan", "options:local_ip="+from, "options:remote_ip=172.31.99.12")
+	add := func(name, from string, more ...string) {
+		n.db(append([]string{"--no-wait", "add-port", "br-int", name, "--", "set", "Interface", name, "type=vxlan",
+			"options:local_ip=" + from, "options:remote_ip=172.31.99.12"}, more...)...)
 	}
 	mark := func(name string) string {
 		return n.db("--if-exists", "get", "Interface", name, "external_ids:iface-id")
 	}
-	n.db("set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
-	add("tun1", n.host.Address.String())
-	add("tun2", "172.31.99.77")
+	here := n.host.Address.String()
+	n.db("set", "Open_vSwitch", ".", "other_config:local_ip="+here)
 	m := ovs.Management{Managers: []string{n.manager()}, Tunnels: n.host.Address}
-	n.db("set-manager", m.Managers[0])
-	connected := func() bool { return n.db("--bare", "--columns=is_connected", "list", "Manager") == "true" }
-	require.Eventually(t, connected, patience.Patience, 20*time.Millisecond)
+	external := n.manager()
+	n.db("set-manager", m.Managers[0], external)
+	require.Eventually(t, func() bool { return strings.Contains(n.Managed().Error(), "does not program") }, patience.Patience, 20*time.Millisecond)
+	add("tun1", here)
+	add("tun2", "172.31.99.77")
+	add("tun3", here, "options:remote_ip=172.31.99.13", "external_ids:iface-id=own")
 	settled := func() bool {
 		changed, err := n.Manage(n.within(), m)
 		require.NoError(t, err)
@@ -123,8 +127,9 @@ func TestTunnelsAreMarked(t *testing.T) {
 	require.Empty(t, mark("tun1"), "OpenDaylight is connected")
 
 	m.Managers = []string{"tcp:127.0.0.1:1"}
-	n.db("set-manager", m.Managers[0])
+	n.db("set-manager", m.Managers[0], external)
 	require.Eventually(t, func() bool { return settled() && mark("tun1") != "" }, patience.Patience, 20*time.Millisecond)
 	require.Equal(t, `"coe-tunnel:tun1"`, mark("tun1"))
 	require.Empty(t, mark("tun2"))
+	require.Equal(t, "own", mark("tun3"))
 }

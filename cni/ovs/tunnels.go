@@ -63,13 +63,10 @@ func (o *session) tunnelsFrom(ctx context.Context, address string) (all []tunnel
 // tunnelMark begins the iface-id of the ports of tunnels. No interface of OpenDaylight has such a name.
 const tunnelMark = "coe-tunnel:"
 
-// markTunnels returns the operations that give the ports of tunnels an iface-id while no manager is connected. An OpenDaylight that comes back
-// without its datastore creates the interfaces of the tunnels. It takes a port that has no iface-id, and the name of such an interface, for
-// the parent of the interface, which then is its own parent, and works on it without end (decision 108).
-func (o *session) markTunnels(ctx context.Context, managers []*vswitch.Manager, from string) (ops []ovsdb.Operation, err error) {
-	if slices.ContainsFunc(managers, func(row *vswitch.Manager) bool { return row.IsConnected }) {
-		return nil, nil
-	}
+// markTunnels returns the operations that give the ports of tunnels an iface-id. An OpenDaylight that comes back without its datastore creates
+// the interfaces of the tunnels. It looks for the parent of each one among the ports, and takes the port of the tunnel itself if that has no
+// iface-id (decision 108).
+func (o *session) markTunnels(ctx context.Context, from string) (ops []ovsdb.Operation, err error) {
 	ports, err := o.tunnelsFrom(ctx, from)
 	for _, p := range ports {
 		if p.ids[keyInterface] == "" {
@@ -78,4 +75,12 @@ func (o *session) markTunnels(ctx context.Context, managers []*vswitch.Manager, 
 		}
 	}
 	return ops, err
+}
+
+// isAway reports whether neither our managers nor the bridge are connected to OpenDaylight. The switch writes both into its database every few
+// seconds.
+func (s *Switch) isAway(one *session, rows []*vswitch.Manager, ours []string) bool {
+	return s.programmed(one) != nil && !slices.ContainsFunc(rows, func(row *vswitch.Manager) bool {
+		return row.IsConnected && slices.Contains(ours, row.Target)
+	})
 }
