@@ -42,10 +42,11 @@ func StartSets(ctx context.Context, endpoint string, came func(name string)) (*W
 	})
 }
 
-// StartTranslated is Start for the switch ports that ovn-northd has translated. A port comes again if it changes later.
+// StartTranslated is Start for the switch ports that ovn-northd has translated. A port comes again if it changes later. It can be translated when it is
+// first seen: the server can notify of an insertion and a change at once.
 func StartTranslated(ctx context.Context, endpoint string, came func(name string)) (*Watch, error) {
 	return start(ctx, endpoint, came, rows{
-		"OVN_Northbound", "Logical_Switch_Port", `"columns":["name","up"],"select":{"initial":false,"insert":false,"delete":false,"modify":true}`, translated,
+		"OVN_Northbound", "Logical_Switch_Port", `"columns":["name","up"],"select":{"initial":false,"insert":true,"delete":false,"modify":true}`, translated,
 	})
 }
 
