@@ -9,8 +9,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/mapping/trace"
 )
+
+var _ reconcile.Pacer = (*ovn.Ports)(nil)
 
 // ports knows how far OVN is with the ports of pods. A nil ports knows nothing.
 type ports struct {
@@ -36,7 +39,11 @@ func (b *Bridge) newPorts() (*ports, error) {
 	if p.HasSouthbound() {
 		b.chassisOfOVN(nil)
 	}
-	b.registry.MustRegister(p.took, servers{b.cfg.Backend.OVN})
+	northd := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "coe_bridge_ovn_northd_seconds",
+		Help: "With OVN: time that ovn-northd needed to translate a new port, the last one that was measured; 0 if it is not known.",
+	}, func() float64 { return p.Northd().Seconds() })
+	b.registry.MustRegister(p.took, northd, servers{b.cfg.Backend.OVN})
 	return p, nil
 }
 

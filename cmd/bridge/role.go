@@ -114,6 +114,9 @@ func (b *Bridge) openLoops(r *role, fence fence, metrics *reconcile.Metrics) err
 	if r.leads() {
 		cfg.Listener = progress{b, r}
 	}
+	if b.ports != nil {
+		cfg.Pacer = b.ports
+	}
 	settings := b.settingsOf(r)
 	r.loop = reconcile.New(cfg, b.cfg.Backend.Name, r.backend, b.source(r, settings), metrics, b.log)
 	r.noteGateways(r.loop, settings)

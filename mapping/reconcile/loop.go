@@ -30,6 +30,8 @@ type Config struct {
 	// Claims hands scopes on to the loop. Their state is part of the loop's Status. nil
 	// for a loop whose scopes are marked by others.
 	Claims *Claims
+	// Pacer says how long the backend rests after a Write; nil for not at all.
+	Pacer Pacer
 }
 
 // changesPerTimeout is how many changes a Write may have for each Timeout.
@@ -60,6 +62,12 @@ type Source interface {
 	// CaughtUp reports whether every acknowledged change of the datastore, and every change that Want and Complete reflect, has
 	// been marked.
 	CaughtUp() bool
+}
+
+// Pacer knows how long the network takes to follow a Write.
+type Pacer interface {
+	// Rest returns how long after a Write the next one should begin. Changes that come in the meantime are written together.
+	Rest() time.Duration
 }
 
 // Listener is notified of the progress of a loop that runs.
@@ -408,5 +416,9 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) (made []netv
 	}
 	l.metrics.changed(changes)
 	l.accepted(changes)
+	if l.cfg.Pacer != nil {
+		l.worker.pause = l.cfg.Pacer.Rest()
+		l.metrics.rest.Add(l.worker.pause.Seconds())
+	}
 	return changes, late, nil
 }

@@ -15,6 +15,7 @@ type Metrics struct {
 	calls      *prometheus.HistogramVec
 	changes    *prometheus.CounterVec
 	batches    *prometheus.HistogramVec
+	rests      *prometheus.CounterVec
 }
 
 // NewMetrics registers the loop's metrics.
@@ -35,13 +36,17 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 			Help:    "Scopes that were compared and written together.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 10),
 		}, []string{"backend"}),
+		rests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "coe_bridge_backend_rest_seconds_total",
+			Help: "Time after writes in which nothing more is written, because ovn-northd is slow; 0 with other backends than OVN.",
+		}, []string{"backend"}),
 	}
-	r.MustRegister(m.calls, m.changes, m.batches)
+	r.MustRegister(m.calls, m.changes, m.batches, m.rests)
 	return m
 }
 
 func (m *Metrics) of(backend string) *metrics {
-	return &metrics{m: m, backend: backend, batch: m.batches.WithLabelValues(backend)}
+	return &metrics{m: m, backend: backend, batch: m.batches.WithLabelValues(backend), rest: m.rests.WithLabelValues(backend)}
 }
 
 // observe registers what is read off a loop at the time of a scrape.
@@ -108,6 +113,7 @@ type metrics struct {
 	m       *Metrics
 	backend string
 	batch   prometheus.Observer
+	rest    prometheus.Counter
 }
 
 func (m *metrics) observe(call string, begun time.Time, err error) {

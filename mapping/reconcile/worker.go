@@ -41,10 +41,11 @@ const (
 // was marked several times. While one batch is processed, the next one collects marks. Without
 // load, each mark is processed at once. Under load the worker rests between batches: each batch
 // then has more scopes, and the RESTCONF server gets more of the processor and of the datastore's
-// disk. If the function fails, its scopes are retried with increasing delays.
+// disk. It also rests when process asks for that. If the function fails, its scopes are retried with increasing delays.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
+	pause   time.Duration // how long to rest after a batch; process can set it
 
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
@@ -113,6 +114,7 @@ func (w *worker) run(ctx context.Context) {
 			return
 		}
 		begun := time.Now()
+		w.pause = 0
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
 		took := time.Since(begun)
@@ -122,8 +124,9 @@ func (w *worker) run(ctx context.Context) {
 			busy = run{}
 		}
 		if busy.isLong(begun) {
-			rest(ctx, min(restFactor*took, maxRest))
+			w.pause = max(w.pause, min(restFactor*took, maxRest))
 		}
+		rest(ctx, w.pause)
 		before = begun
 	}
 }

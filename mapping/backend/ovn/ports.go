@@ -46,9 +46,10 @@ type PortTimes struct {
 // Ports follows how far OVN is with each port, and which chassis it has. It writes nothing, and asks no server for more than its
 // notifications.
 type Ports struct {
-	cfg   Config
-	log   *slog.Logger
-	north *portTable
+	cfg    Config
+	log    *slog.Logger
+	north  *portTable
+	northd northd
 	// Both are nil without Southbound.
 	south   *portTable
 	chassis *chassisTable
@@ -65,6 +66,7 @@ func NewPorts(cfg Config, installed func(port string), chassis func(hosts map[st
 	}
 	p := &Ports{cfg: cfg, log: log}
 	p.north = newPortTable(codec.Northbound.Name, north, "Logical_Switch_Port", "name", "type", "up")
+	p.north.northd = &p.northd
 	p.north.level = slog.LevelDebug // the Backend's caller reports the same
 	if cfg.Southbound == "" {
 		p.north.installed = installed
@@ -93,6 +95,12 @@ func (p *Ports) Run(ctx context.Context) {
 
 // HasSouthbound reports whether Translated and Bound are followed.
 func (p *Ports) HasSouthbound() bool { return p.south != nil }
+
+// Rest returns how long after a write to the northbound database the next one should begin, so that ovn-northd is not always busy.
+func (p *Ports) Rest() time.Duration { return p.northd.rest() }
+
+// Northd returns the time that ovn-northd needed to translate the last new port that was measured; 0 if it is not known.
+func (p *Ports) Northd() time.Duration { return p.northd.last() }
 
 // last is the table from which Installed comes, and with Southbound also Translated and Bound.
 func (p *Ports) last() *portTable {
@@ -151,6 +159,7 @@ var errUntried = errors.New("not connected yet")
 type portTable struct {
 	follower
 	installed func(port string) // nil if another table reports it
+	northd    *northd           // is shown the changes; nil for the southbound database
 
 	mu    sync.Mutex
 	rows  map[string]portRow
@@ -179,6 +188,9 @@ func (t *portTable) failed(err error) (isNew bool) {
 	defer t.mu.Unlock()
 	isNew = t.err == nil || errors.Is(t.err, errUntried)
 	t.err, t.first = err, map[string]portRow{}
+	if t.northd != nil {
+		t.northd.forget()
+	}
 	return isNew
 }
 
@@ -196,6 +208,9 @@ func (t *portTable) show(uuid string, columns []jsontext.Value, first, gone bool
 		at = Moment(time.Now().UnixMilli())
 	}
 	name, now, ok := t.read(uuid, columns, at)
+	if ok && !first && t.northd != nil {
+		t.northd.see(uuid, columns[2].Kind() != '[', gone)
+	}
 	switch {
 	case !ok:
 	case first:
