@@ -41,7 +41,7 @@ func (b *Bridge) newPorts() (*ports, error) {
 	}
 	northd := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coe_bridge_ovn_northd_seconds",
-		Help: "With OVN: time that ovn-northd needed to translate a new port, the last one that was measured; 0 if it is not known.",
+		Help: "With OVN: time that ovn-northd needed to translate the last new port that was measured, or has needed so far for the present one if that is longer.",
 	}, func() float64 { return p.Northd().Seconds() })
 	b.registry.MustRegister(p.took, northd, servers{b.cfg.Backend.OVN})
 	return p, nil

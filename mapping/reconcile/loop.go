@@ -141,6 +141,7 @@ func New(cfg Config, name string, backend Backend, source Source, m *Metrics, lo
 	}
 	l.observer, _ = backend.(Observer)
 	l.worker = newWorker(l.process)
+	l.worker.rested = func(took time.Duration) { l.metrics.rest.Add(took.Seconds()) }
 	m.observe(l)
 	return l
 }
@@ -418,7 +419,6 @@ func (l *Loop) write(ctx context.Context, changes []netvirt.Change) (made []netv
 	l.accepted(changes)
 	if l.cfg.Pacer != nil {
 		l.worker.pause = l.cfg.Pacer.Rest()
-		l.metrics.rest.Add(l.worker.pause.Seconds())
 	}
 	return changes, late, nil
 }

@@ -38,7 +38,7 @@ func NewMetrics(r prometheus.Registerer) *Metrics {
 		}, []string{"backend"}),
 		rests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "coe_bridge_backend_rest_seconds_total",
-			Help: "Time after writes in which nothing more is written, because ovn-northd is slow; 0 with other backends than OVN.",
+			Help: "Time after writes in which nothing more is written, because changes come fast or, with OVN, because ovn-northd is slow.",
 		}, []string{"backend"}),
 	}
 	r.MustRegister(m.calls, m.changes, m.batches, m.rests)

@@ -71,7 +71,7 @@ func TestRestAfterAWrite(t *testing.T) {
 		synctest.Wait()
 		change("e")
 		require.Equal(t, 4, writes(), "no rest if nothing was written")
-		require.InDelta(t, 4*rest.Seconds(), restSeconds(t, registry), 1e-9)
+		require.InDelta(t, 3*rest.Seconds(), restSeconds(t, registry), 1e-9)
 
 		change("f")
 		begun := time.Now()

@@ -41,11 +41,12 @@ const (
 // was marked several times. While one batch is processed, the next one collects marks. Without
 // load, each mark is processed at once. Under load the worker rests between batches: each batch
 // then has more scopes, and the RESTCONF server gets more of the processor and of the datastore's
-// disk. It also rests when process asks for that. If the function fails, its scopes are retried with increasing delays.
+// disk. It also rests when process asks for that, unless a batch was full: what a rest would collect is there already. If the function fails, its scopes are retried with increasing delays.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error
-	pause   time.Duration // how long to rest after a batch; process can set it
+	pause   time.Duration       // how long to rest after a batch; process can set it
+	rested  func(time.Duration) // gets the time of each rest
 
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
@@ -60,6 +61,7 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 	return &worker{
 		queue:   workqueue.NewTypedRateLimitingQueue(limiter),
 		process: process,
+		rested:  func(time.Duration) {},
 		behind:  map[netvirt.Scope]marked{},
 	}
 }
@@ -118,6 +120,9 @@ func (w *worker) run(ctx context.Context) {
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
 		took := time.Since(begun)
+		if err != nil || len(batch) == maxBatch {
+			w.pause = 0
+		}
 		if isLoad(marks, took/time.Duration(len(batch)), begun.Sub(before)) {
 			busy.goOn(marks, before)
 		} else {
@@ -126,7 +131,11 @@ func (w *worker) run(ctx context.Context) {
 		if busy.isLong(begun) {
 			w.pause = max(w.pause, min(restFactor*took, maxRest))
 		}
-		rest(ctx, w.pause)
+		if w.pause > 0 {
+			resting := time.Now()
+			rest(ctx, w.pause)
+			w.rested(time.Since(resting))
+		}
 		before = begun
 	}
 }

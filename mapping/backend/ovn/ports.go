@@ -99,7 +99,8 @@ func (p *Ports) HasSouthbound() bool { return p.south != nil }
 // Rest returns how long after a write to the northbound database the next one should begin, so that ovn-northd is not always busy.
 func (p *Ports) Rest() time.Duration { return p.northd.rest() }
 
-// Northd returns the time that ovn-northd needed to translate the last new port that was measured; 0 if it is not known.
+// Northd returns the time that ovn-northd needed to translate the last new port that was measured, or how long the present one has waited if that
+// is longer; 0 if neither is known.
 func (p *Ports) Northd() time.Duration { return p.northd.last() }
 
 // last is the table from which Installed comes, and with Southbound also Translated and Bound.

@@ -33,6 +33,8 @@ func TestRestsOfNorthd(t *testing.T) {
 		{"one is late", []time.Duration{5 * ms, 400 * ms}, 0},
 		{"quick again", []time.Duration{100 * ms, 100 * ms, 5 * ms}, 0},
 		{"slow", []time.Duration{900 * ms, 900 * ms}, maxWait},
+		{"too slow", []time.Duration{1100 * ms, 1100 * ms}, 0},
+		{"once too slow", []time.Duration{100 * ms, 100 * ms, 1100 * ms, 100 * ms}, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -56,7 +58,7 @@ func TestNorthdStandsStill(t *testing.T) {
 	}{
 		"a port is not translated in time":     {func(n *northd) { n.see("a", false, false); pass(maxWait + 1) }, 0},
 		"and another one comes":                {func(n *northd) { n.see("a", false, false); pass(maxWait + 1); n.see("b", false, false) }, 0},
-		"it is translated at last":             {func(n *northd) { n.see("a", false, false); pass(time.Minute); n.see("a", true, false) }, waitFactor * took},
+		"it is translated at last":             {func(n *northd) { n.see("a", false, false); pass(time.Minute); n.see("a", true, false) }, 0},
 		"a port of before is translated":       {func(n *northd) { n.see("a", false, false); pass(maxWait + 1); n.see("b", true, false) }, 0},
 		"ports that come meanwhile":            {func(n *northd) { n.see("a", false, false); pass(took); n.see("b", false, false) }, waitFactor * took},
 		"a port is gone before":                {func(n *northd) { n.see("a", false, false); n.see("a", false, true); pass(time.Minute) }, waitFactor * took},
@@ -71,6 +73,10 @@ func TestNorthdStandsStill(t *testing.T) {
 				require.Equal(t, waitFactor*took, n.rest())
 				c.happens(&n)
 				require.Equal(t, c.rest, n.rest())
+				if n.port != "" {
+					pass(time.Hour)
+					require.GreaterOrEqual(t, n.last(), time.Hour)
+				}
 				for range 2 {
 					n.see(n.port, false, true)
 					n.translates("later", took)
