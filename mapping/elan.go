@@ -212,8 +212,8 @@ func (b *builder) elanObjects(e *elan) []netvirt.Object {
 }
 
 // nodePort returns the port of a node in its elan-instance, if the namespace is isolated. It has an address in each family that pods
-// have, and that the node has. Without any there is no port. Agents decide in the same way, by the addresses of their pods and those
-// in node-changed. If nodes balance, it is the way of pods to services and to what is outside, and has no network.
+// have, and that the node has. A port without an address does not exist. Agents decide in the same way: they know the addresses of their
+// pods, and the node's from node-changed. If nodes balance, it is the way of pods to services and to what is outside, and has no network.
 func (b *builder) nodePort(e *elan) (port netvirt.NodePort, has bool) {
 	if !b.Isolated() && (!b.nodesBalance() || e.node == nil) { // a node that is not known has no management port
 		return port, false

@@ -41,7 +41,8 @@ const (
 // was marked several times. While one batch is processed, the next one collects marks. Without
 // load, each mark is processed at once. Under load the worker rests between batches: each batch
 // then has more scopes, and the RESTCONF server gets more of the processor and of the datastore's
-// disk. It also rests when process asks for that, unless a batch was full: what a rest would collect is there already. If the function fails, its scopes are retried with increasing delays.
+// disk. It also rests when process asks for that, unless a batch was full: what a rest would collect is there already. If the
+// function fails, its scopes are retried with increasing delays.
 type worker struct {
 	queue   workqueue.TypedRateLimitingInterface[netvirt.Scope]
 	process func(ctx context.Context, scopes []netvirt.Scope) error

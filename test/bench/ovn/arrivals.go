@@ -177,8 +177,12 @@ func (a *arrivals) round(ctx context.Context, pods int, every time.Duration, com
 	if err := a.awaitInstalled(ctx, pods); err != nil {
 		return nil, err
 	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for port, at := range a.at {
-		took = append(took, at.Sub(known[port]))
+		if since, is := known[port]; is { // other ports can change, too
+			took = append(took, at.Sub(since))
+		}
 	}
 	return took, nil
 }
