@@ -196,7 +196,7 @@ func (f *flow) answer(receiver *net.UDPConn) {
 	}
 }
 
-// receive notes answers to packets from a port, until it is closed. A further port has one answer.
+// receive notes answers to packets from a port, until it is closed. A further port has one answer. The caller closes the port.
 func (f *flow) receive(conn net.Conn) {
 	packet := make([]byte, f.large+1)
 	for {
@@ -215,7 +215,6 @@ func (f *flow) receive(conn net.Conn) {
 		}
 		if f.TCP && err != nil || err == nil && conn != f.sender {
 			f.note(err)
-			_ = conn.Close()
 			return
 		}
 	}
@@ -262,6 +261,7 @@ func (f *flow) sendNew(ctx context.Context, packet []byte) {
 			f.note(err)
 			return
 		}
+		defer func() { _ = conn.Close() }()
 		stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 		defer stop()
 		_, err = conn.Write(packet)
