@@ -7,17 +7,17 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/follow"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/mapping/trace"
 )
 
-var _ reconcile.Pacer = (*ovn.Ports)(nil)
+var _ reconcile.Pacer = (*follow.Ports)(nil)
 
 // ports knows how far OVN is with the ports of pods. A nil ports knows nothing.
 type ports struct {
-	*ovn.Ports
+	*follow.Ports
 	b    *Bridge
 	took *prometheus.HistogramVec
 }
@@ -27,23 +27,26 @@ func (b *Bridge) newPorts() (*ports, error) {
 	if b.cfg.Backend.Name != "ovn" {
 		return nil, nil
 	}
+	north, south, err := b.cfg.Backend.OVN.Servers()
+	if err != nil {
+		return nil, err
+	}
 	p := &ports{b: b, took: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "coe_bridge_pod_stage_seconds",
 		Help:    "With OVN: time that interfaces of new pods took from the stage before to a stage: address (from source), written, translated, bound (both with --ovn-sb), installed; total is from source to installed.",
 		Buckets: []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60},
 	}, []string{"stage"})}
-	var err error
-	if p.Ports, err = ovn.NewPorts(b.cfg.Backend.OVN, p.installed, b.chassisOfOVN, b.log); err != nil {
-		return nil, err
-	}
-	if p.HasSouthbound() {
+	p.Ports = follow.NewPorts(north, south, p.installed, b.chassisOfOVN, b.log)
+	databases := serverStates{north}
+	if south != nil {
+		databases = append(databases, south)
 		b.chassisOfOVN(nil)
 	}
 	northd := prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "coe_bridge_ovn_northd_seconds",
 		Help: "With OVN: time that ovn-northd needed to translate the last new port that was measured, or has needed so far for the present one if that is longer.",
 	}, func() float64 { return p.Northd().Seconds() })
-	b.registry.MustRegister(p.took, northd, servers{b.cfg.Backend.OVN})
+	b.registry.MustRegister(p.took, northd, databases)
 	return p, nil
 }
 
@@ -73,7 +76,7 @@ func (p *ports) progress(l *coe.Lease) *trace.Progress {
 	}
 	times, known, err := p.Port(l.Name)
 	out := &trace.Progress{Written: own(l, times.Written)}
-	add := func(stage trace.Stage, m ovn.Moment, missing string) {
+	add := func(stage trace.Stage, m follow.Moment, missing string) {
 		s := trace.Step{Stage: stage, Done: m != 0, At: own(l, m), Own: true}
 		switch {
 		case !known:
@@ -103,7 +106,7 @@ func (p *ports) progress(l *coe.Lease) *trace.Progress {
 }
 
 // own returns the time of a Moment; zero if it is not known, or is from before the lease.
-func own(l *coe.Lease, m ovn.Moment) time.Time {
+func own(l *coe.Lease, m follow.Moment) time.Time {
 	if int64(m) < l.Chosen {
 		return time.Time{}
 	}

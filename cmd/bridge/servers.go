@@ -6,11 +6,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
-// servers asks each server of OVN's databases for its state at each scrape.
-type servers struct{ cfg ovn.Config }
+// serverStates asks each server of OVN's databases for its state at each scrape.
+type serverStates []*servers.List
 
 // serversTimeout bounds the questions of a scrape, which are asked at the same time.
 const serversTimeout = 2 * time.Second
@@ -24,21 +24,17 @@ var (
 )
 
 // Describe implements prometheus.Collector.
-func (s servers) Describe(out chan<- *prometheus.Desc) {
+func (s serverStates) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{serverUp, serverLeader, serverConnected, serverIndex} {
 		out <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
-func (s servers) Collect(out chan<- prometheus.Metric) {
+func (s serverStates) Collect(out chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), serversTimeout)
 	defer cancel()
-	all, err := ovn.Servers(ctx, s.cfg)
-	if err != nil {
-		return // newPorts has parsed the configuration
-	}
-	for _, one := range all {
+	for _, one := range servers.States(ctx, s...) {
 		gauge := func(d *prometheus.Desc, n float64) {
 			out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, n, one.Database, one.Endpoint)
 		}

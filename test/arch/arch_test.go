@@ -78,13 +78,21 @@ var rules = map[string]rule{
 	},
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn": {
-		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/reads"},
-		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/go-json-experiment/json", "github.com/google/uuid"},
+		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/ovn/servers", "mapping/backend/reads"},
+		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
 		"backends see neither Kubernetes nor coe",
 	},
 	"mapping/backend/ovn/codec": {
 		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, []string{"github.com/google/uuid"},
 		"pure: turns objects into rows and back; knows no connection",
+	},
+	"mapping/backend/ovn/follow": {
+		[]string{"mapping/backend/ovn/ovsdb", "mapping/backend/ovn/servers"}, []string{"github.com/go-json-experiment/json"},
+		"follows ports; writes nothing, and knows neither the backend nor the model",
+	},
+	"mapping/backend/ovn/servers": {
+		[]string{"mapping/backend/ovn/ovsdb"}, []string{"github.com/go-json-experiment/json"},
+		"asks servers about themselves; knows no table of OVN",
 	},
 	"mapping/backend/ovn/preview": {
 		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
@@ -252,7 +260,7 @@ var rules = map[string]rule{
 	"cmd/bridge": {
 		[]string{
 			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/journal", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "coe/vips", "dhcppool",
-			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/netvirt", "mapping/netvirt/netvirtjson",
+			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/backend/ovn/follow", "mapping/backend/ovn/servers", "mapping/netvirt", "mapping/netvirt/netvirtjson",
 			"mapping/plan", "mapping/reconcile", "mapping/service", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},
 		[]string{"github.com/prometheus/client_golang", "github.com/prometheus/client_model/go", "k8s.io/client-go/dynamic", "k8s.io/client-go/kubernetes", "k8s.io/client-go/rest", "golang.org/x/sync/errgroup"},

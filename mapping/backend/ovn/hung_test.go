@@ -2,8 +2,6 @@ package ovn_test
 
 import (
 	"log/slog"
-	"maps"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -115,35 +113,4 @@ func requireFails(t *testing.T, result chan error) {
 	case <-time.After(patience.Patience):
 		require.Fail(t, "the write goes on")
 	}
-}
-
-// TestHungSouthbound: a server of the southbound database that is frozen is passed over, when it is the first endpoint and when it is in use.
-func TestHungSouthbound(t *testing.T) {
-	t.Parallel()
-	north, one, two := ovsdb.Start(t), ovsdb.StartSouthbound(t), ovsdb.StartSouthbound(t)
-	names := map[*ovsdb.Server]string{one: "one", two: "two"}
-	for s, name := range names {
-		out, err := exec.CommandContext(t.Context(), "ovn-sbctl", "--db="+s.Endpoint(), "chassis-add", name, "geneve", "127.0.0.1").CombinedOutput()
-		require.NoError(t, err, "%s", out)
-	}
-	one.Stop(t)
-	cfg := ovn.Config{Endpoints: north.Endpoint(), Southbound: one.Endpoint() + "," + two.Endpoint()}
-	probing(&cfg)
-	hangs := time.Now()
-	ports, _ := follow(t, cfg)
-	for _, next := range []*ovsdb.Server{two, one} {
-		require.Eventually(t, func() bool {
-			ports.mu.Lock()
-			defer ports.mu.Unlock()
-			_, _, err := ports.Port("a pod")
-			return err == nil && maps.Equal(ports.chassis, map[string]string{names[next]: ""})
-		}, patience.Patience, time.Millisecond)
-		t.Logf("passed over after %v", time.Since(hangs).Round(time.Millisecond))
-		if next == two {
-			one.Continue(t)
-			two.Stop(t)
-			hangs = time.Now()
-		}
-	}
-	two.Continue(t)
 }

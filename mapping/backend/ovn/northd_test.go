@@ -12,7 +12,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
-	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // northd is an OVN without hosts, its backend and what the backend has.
@@ -117,41 +116,6 @@ func TestNorthdComputesLittle(t *testing.T) {
 	if plain == 0 {
 		require.Zero(t, policies, "a pod with policies starts")
 	}
-}
-
-// TestNorthdRests: writes wait for an ovn-northd that is slow, and not for one that stands still.
-func TestNorthdRests(t *testing.T) {
-	lab := ovnhost.ForTest(t)
-	n := &northd{t: t, lab: lab, b: withLayout(t, lab, ovn.LayoutNode)}
-	ports, _ := follow(t, ovn.Config{Endpoints: lab.NB.Remote})
-	ports.await(t, "a", func(ovn.PortTimes) bool { return true })
-	require.Zero(t, ports.Northd())
-	n.write(withGateways(n.with(bulk(3, 1, 1)...)))
-	require.Eventually(t, func() bool { return ports.Northd() > 0 }, patience.Patience, 10*time.Millisecond)
-	require.Zero(t, ports.Rest(), "one time is not enough")
-
-	const slow = 100 * time.Millisecond
-	come := func(last byte) {
-		t.Helper()
-		require.NoError(t, lab.Northd.Stop())
-		m := n.with(podOf(last)...)
-		require.NoError(t, n.b.Write(t.Context(), netvirt.Diff(n.have, m)))
-		n.have = m
-		port := fmt.Sprintf("namespace-0:further-%d", last)
-		written := ports.await(t, port, func(times ovn.PortTimes) bool { return times.Written > 0 }).Written.Time()
-		require.Eventually(t, func() bool { return time.Since(written) > slow }, patience.Patience, time.Millisecond)
-	}
-	last := byte(100)
-	for ; ports.Rest() < slow && last < 150; last++ { // on a busy machine ovn-northd can need longer than rests help
-		come(last)
-		require.NoError(t, lab.Northd.Cont())
-		n.flows(n.have)
-	}
-	require.GreaterOrEqual(t, ports.Rest(), slow)
-
-	come(last)
-	require.Eventually(t, func() bool { return ports.Rest() == 0 }, patience.Patience, 10*time.Millisecond)
-	require.NoError(t, lab.Northd.Cont())
 }
 
 // flows waits until the southbound database has the model, and returns the number of its logical flows.

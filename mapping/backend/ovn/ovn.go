@@ -28,11 +28,11 @@ import (
 	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -55,8 +55,7 @@ type Config struct {
 	// tcp:HOST:PORT or ssl:HOST:PORT. The backend uses the first that answers and is not
 	// a follower in a cluster. The list must have all members of a cluster, or one.
 	Endpoints string
-	// Southbound lists the servers of the southbound database in the same form, for Ports only.
-	// Empty: Ports does not know it.
+	// Southbound lists the servers of the southbound database in the same form. The Backend does not use it; Servers returns it.
 	Southbound string
 	// TLS is for ssl: endpoints. It is used for each new connection.
 	TLS *tls.Config
@@ -105,14 +104,14 @@ func setDefault[T comparable](field *T, value T) {
 // Backend writes to one northbound database. Several goroutines may call its methods;
 // reads and writes exclude each other.
 type Backend struct {
-	cfg       Config
-	endpoints []string
-	codec     codec.Codec
-	log       *slog.Logger
+	cfg     Config
+	servers *servers.List
+	codec   codec.Codec
+	log     *slog.Logger
 
 	lock         chan struct{}           // a mutex that can be waited for until a context ends: locked while empty
 	session      atomic.Pointer[session] // nil while there is none; changed under lock
-	next         int                     // endpoint to try first; guarded by lock
+	next         int                     // index of the endpoint to try first; guarded by lock
 	readSessions reads.Sessions[*session]
 }
 
@@ -120,7 +119,7 @@ type Backend struct {
 // An error reports an invalid Config.
 func New(cfg Config, log *slog.Logger) (*Backend, error) {
 	cfg.setDefaults()
-	endpoints, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
+	north, err := cfg.servers("northbound", codec.Northbound.Name, cfg.Endpoints)
 	if err != nil {
 		return nil, err
 	}
@@ -132,26 +131,30 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, endpoints: endpoints, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
 	b.release()
 	return b, nil
 }
 
-// parseEndpoints returns the endpoints of a database.
-func parseEndpoints(database, list string, cfg *Config) ([]string, error) {
-	endpoints := strings.Split(list, ",")
-	for _, e := range endpoints {
-		scheme, rest, _ := strings.Cut(e, ":")
-		switch {
-		case rest == "":
-		case scheme == "ssl" && cfg.TLS == nil:
-			return nil, fmt.Errorf("%s endpoint %q: needs a certificate and its key", database, e)
-		case scheme == "unix", scheme == "tcp", scheme == "ssl":
-			continue
-		}
-		return nil, fmt.Errorf("%s endpoint %q: want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT", database, e)
+// Servers returns the servers of the northbound and the southbound database. south is nil without Southbound.
+func (c Config) Servers() (north, south *servers.List, err error) {
+	c.setDefaults()
+	north, err = c.servers("northbound", codec.Northbound.Name, c.Endpoints)
+	if err == nil && c.Southbound != "" {
+		south, err = c.servers("southbound", "OVN_Southbound", c.Southbound)
 	}
-	return endpoints, nil
+	return north, south, err
+}
+
+func (c *Config) servers(name, database, endpoints string) (*servers.List, error) {
+	all, err := servers.ParseEndpoints(endpoints, c.TLS != nil)
+	if err != nil {
+		return nil, fmt.Errorf("%s %w", name, err)
+	}
+	return &servers.List{
+		Database: database, Endpoints: all, TLS: c.TLS,
+		Timeout: c.Timeout, ReadTimeout: c.ReadTimeout, ConnectTimeout: c.ConnectTimeout, Probe: c.Probe,
+	}, nil
 }
 
 // Limits returns the limits of the backend's layout.

@@ -151,3 +151,17 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 }
+
+func TestBadEndpoints(t *testing.T) {
+	for _, c := range []struct {
+		cfg  ovn.Config
+		want string
+	}{
+		{ovn.Config{Endpoints: "unix:/n", Southbound: "tcp"}, `southbound endpoint "tcp": want unix:PATH, tcp:HOST:PORT or ssl:HOST:PORT`},
+		{ovn.Config{Endpoints: "unix:/n", Southbound: "ssl:192.0.2.1:6642"}, `southbound endpoint "ssl:192.0.2.1:6642": needs a certificate and its key`},
+		{ovn.Config{Endpoints: "unix:", Southbound: "unix:/s"}, `northbound endpoint "unix:"`},
+	} {
+		_, _, err := c.cfg.Servers()
+		require.ErrorContains(t, err, c.want)
+	}
+}

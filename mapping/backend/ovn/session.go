@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
 // session is a set of connections to one server, and the mirror of the database
@@ -25,9 +26,9 @@ import (
 // and the next call opens another. So the mirror never outlives a server that
 // restarts, is wiped or is not the cluster's leader any more.
 type session struct {
-	server *probed       // for probes of the server
-	client client.Client // claims and monitors NB_Global
-	conn   *ovsdb.Conn   // reads and writes all other tables
+	server *servers.Server // for probes of the server
+	client client.Client   // claims and monitors NB_Global
+	conn   *ovsdb.Conn     // reads and writes all other tables
 	fence  fence
 	mirror *mirror // nil: not read yet, or possibly wrong
 	// large is for how many more timeouts of Config the calls in progress may keep the server busy.
@@ -40,14 +41,14 @@ type session struct {
 
 // dial opens a session at one endpoint and claims the database before the deadline of
 // ctx. It fails if the server does not have the role.
-func dial(ctx context.Context, endpoint, role string, cfg *Config) (*session, error) {
-	server, err := dialServer(ctx, endpoint, codec.Northbound.Name, role, cfg)
+func dial(ctx context.Context, list *servers.List, endpoint string, role servers.Role, cfg *Config) (*session, error) {
+	server, err := list.Dial(ctx, endpoint, role)
 	if err != nil {
 		return nil, fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
 	c, err := connect(ctx, endpoint, cfg)
 	if err != nil {
-		server.close()
+		server.Close()
 		return nil, err
 	}
 	s := &session{
@@ -134,7 +135,7 @@ func (s *session) over() bool {
 		return true
 	case <-s.conn.Ended():
 		return true
-	case <-s.server.conn.Ended():
+	case <-s.server.Ended():
 		return true
 	default:
 		return s.client.CurrentEndpoint() == "" // its connection has ended
@@ -144,7 +145,7 @@ func (s *session) over() bool {
 // close closes the session without waiting: the client's Close waits for its calls,
 // and these wait for a server that may be stopped.
 func (s *session) close() {
-	s.server.close()
+	s.server.Close()
 	if s.conn != nil {
 		_ = s.conn.Close()
 	}

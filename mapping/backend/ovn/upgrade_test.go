@@ -1,14 +1,17 @@
 package ovn_test
 
 import (
+	"log/slog"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/follow"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovn25"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
@@ -37,7 +40,12 @@ func TestUpgradeOfOVN(t *testing.T) {
 			t.Setenv("PATH", newer+":"+path)
 			after := ovsdb.Schema("ovn/ovn-nb")
 
-			ports, _ := follow(t, ovn.Config{Endpoints: cluster.Endpoints(), TLS: cluster.TLS()})
+			north, _, err := ovn.Config{Endpoints: cluster.Endpoints(), TLS: cluster.TLS()}.Servers()
+			require.NoError(t, err)
+			ports := follow.NewPorts(north, nil, func(string) {}, nil, slog.New(slog.DiscardHandler))
+			var following sync.WaitGroup
+			following.Go(func() { ports.Run(t.Context()) })
+			t.Cleanup(following.Wait)
 			b := noted{clustered(t, cluster, cluster.Endpoints()), make(chan time.Time, 1000)}
 			churn := start(t, b, 25, reconcile.Config{Timeout: never})
 			leader := cluster.Leader(t)

@@ -6,12 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
-)
 
-// Bounds of the time between attempts to connect while watching.
-const (
-	minRetry = 50 * time.Millisecond
-	maxRetry = time.Second
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
 // Watch keeps a connection open. It calls changed when the session that a successful
@@ -21,7 +17,7 @@ const (
 // reachable again, so that the caller can read at once. It returns when ctx ends, and
 // with ErrDeposed.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	retry := minRetry
+	retry := servers.MinRetry
 	missed := false
 	for {
 		s, ended, err := b.watched(ctx)
@@ -38,9 +34,9 @@ func (b *Backend) Watch(ctx context.Context, changed func()) error {
 		case err != nil:
 			b.log.Debug("cannot reach the northbound database", "err", err)
 			pause(ctx, retry)
-			retry = min(2*retry, maxRetry)
+			retry = min(2*retry, servers.MaxRetry)
 		default:
-			retry = minRetry
+			retry = servers.MinRetry
 			b.observe(ctx, s)
 		}
 	}
@@ -96,7 +92,7 @@ func (b *Backend) observe(ctx context.Context, s *session) {
 		case <-s.conn.Ended():
 			s.lose()
 			return
-		case <-s.server.conn.Ended():
+		case <-s.server.Ended():
 			s.lose()
 			return
 		case <-s.client.DisconnectNotify():
@@ -121,7 +117,7 @@ func (b *Backend) leaveHung(ctx context.Context, s *session) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
-	b.log.Info("leaving this server of the northbound database", "endpoint", s.server.endpoint, "err", err)
+	b.log.Info("leaving this server of the northbound database", "endpoint", s.server.Endpoint, "err", err)
 	s.lose()
 	return true
 }
@@ -140,7 +136,7 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 			select {
 			case <-ctx.Done():
 				return
-			case <-time.After(min(left, hungAfter)): // a call can have ended
+			case <-time.After(min(left, servers.HungAfter)): // a call can have ended
 			}
 			if busy && s.large.Load() == 0 {
 				begun = time.Now() // the server may answer from now on
@@ -150,7 +146,7 @@ func (b *Backend) probe(ctx context.Context, s *session) error {
 	})
 	defer limit.Wait()
 	defer cancel(nil)
-	return s.server.probe(ctx)
+	return s.server.Probe(ctx)
 }
 
 // patience returns how long the server may take to answer a probe: a server answers nothing while it makes a large transaction. It is
@@ -159,7 +155,7 @@ func (b *Backend) patience(s *session) time.Duration {
 	if more := s.large.Load(); more > 0 {
 		return b.cfg.Timeout * time.Duration(2+more)
 	}
-	return b.cfg.patience(len(b.endpoints))
+	return b.servers.Patience()
 }
 
 // connected returns the session, or opens one if there is none or it has ended. It tries
@@ -172,15 +168,15 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 		return s, nil
 	}
 	var failures []error
-	for range b.endpoints {
-		s, err := b.dial(ctx, b.endpoints[b.next])
+	for range b.servers.Endpoints {
+		s, err := b.dial(ctx, b.servers.Endpoints[b.next])
 		if err == nil {
 			b.session.Store(s)
-			b.log.Info("connected to the northbound database", "endpoint", b.endpoints[b.next])
+			b.log.Info("connected to the northbound database", "endpoint", b.servers.Endpoints[b.next])
 			return s, nil
 		}
 		failures = append(failures, err)
-		b.next = (b.next + 1) % len(b.endpoints)
+		b.next = (b.next + 1) % len(b.servers.Endpoints)
 		if ctx.Err() != nil {
 			failures = append(failures, ctx.Err())
 			break
@@ -190,13 +186,13 @@ func (b *Backend) connected(ctx context.Context) (*session, error) {
 }
 
 func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.cfg.openTimeout(len(b.endpoints)))
+	ctx, cancel := context.WithTimeout(ctx, b.servers.OpenTimeout())
 	defer cancel()
-	role := leader
-	if len(b.endpoints) == 1 {
-		role = connected // there is no other member to try
+	role := servers.Leader
+	if len(b.servers.Endpoints) == 1 {
+		role = servers.Connected // there is no other member to try
 	}
-	return dial(ctx, endpoint, role, &b.cfg)
+	return dial(ctx, b.servers, endpoint, role, &b.cfg)
 }
 
 // discard closes the session; the next one is tried at the next endpoint. The caller
@@ -208,5 +204,5 @@ func (b *Backend) discard() {
 	}
 	s.lose()
 	s.close()
-	b.next = (b.next + 1) % len(b.endpoints)
+	b.next = (b.next + 1) % len(b.servers.Endpoints)
 }

@@ -1,19 +1,19 @@
-package ovn
+package servers
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strconv"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// Server is what a server says of a database (ovsdb-server(5), table Database).
-type Server struct {
+// State is what a server says of a database (ovsdb-server(5), table Database).
+type State struct {
 	Database, Endpoint string
 	// Err is why the server does not answer; the rest is not known then.
 	Err error
@@ -24,35 +24,22 @@ type Server struct {
 	Index int64
 }
 
-// Servers asks each server of the databases of a configuration, at the same time, until ctx is done.
-func Servers(ctx context.Context, cfg Config) ([]Server, error) {
-	cfg.setDefaults()
-	endpoints, err := parseEndpoints("northbound", cfg.Endpoints, &cfg)
-	if err != nil {
-		return nil, err
-	}
-	var all []Server
-	for _, e := range endpoints {
-		all = append(all, Server{Database: codec.Northbound.Name, Endpoint: e})
-	}
-	if cfg.Southbound != "" {
-		if endpoints, err = parseEndpoints("southbound", cfg.Southbound, &cfg); err != nil {
-			return nil, err
-		}
-		for _, e := range endpoints {
-			all = append(all, Server{Database: Southbound, Endpoint: e})
-		}
-	}
+// States asks each server of some databases, at the same time, until ctx is done.
+func States(ctx context.Context, databases ...*List) (all []*State) {
 	var asking sync.WaitGroup
-	for i := range all {
-		asking.Go(func() { all[i].Err = all[i].ask(ctx, &cfg) })
+	for _, l := range databases {
+		for _, e := range l.Endpoints {
+			s := &State{Database: l.Database, Endpoint: e}
+			all = append(all, s)
+			asking.Go(func() { s.Err = s.ask(ctx, l.TLS) })
+		}
 	}
 	asking.Wait()
-	return all, nil
+	return all
 }
 
-func (s *Server) ask(ctx context.Context, cfg *Config) error {
-	conn, err := ovsdb.Dial(ctx, s.Endpoint, ovsdb.ServerDatabase, cfg.TLS)
+func (s *State) ask(ctx context.Context, config *tls.Config) error {
+	conn, err := ovsdb.Dial(ctx, s.Endpoint, ovsdb.ServerDatabase, config)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,12 @@
-package ovn
+package follow
 
 import (
 	"testing"
 
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
 // A row that replaces another one of its name in one transaction is a new port, in whichever order the
@@ -25,7 +27,7 @@ func TestPortIsReplaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			reported := 0
-			p := newPortTable(Southbound, nil, "Port_Binding")
+			p := newPortTable(&servers.List{}, "Port_Binding")
 			p.installed = func(string) { reported++ }
 			p.show("old", row("true"), true, false)
 			p.begin()

@@ -1,4 +1,4 @@
-package ovn
+package follow
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
 // follower follows a table of a database.
 type follower struct {
-	database  string
-	endpoints []string
-	monitor   ovsdb.Monitor
-	level     slog.Level // of reports that the database does not answer
+	servers *servers.List
+	monitor ovsdb.Monitor
+	level   slog.Level // of reports that the database does not answer
 }
 
 // viewer is shown the rows that a follower reads, by one goroutine.
@@ -35,39 +35,42 @@ var (
 	_ viewer = (*chassisTable)(nil)
 )
 
-func newFollower(database string, endpoints []string, table string, columns ...string) follower {
-	return follower{database: database, endpoints: endpoints, monitor: ovsdb.Monitor{Table: table, Columns: columns}}
+func newFollower(database *servers.List, table string, columns ...string) follower {
+	return follower{servers: database, monitor: ovsdb.Monitor{Table: table, Columns: columns}}
 }
 
 // run follows the database until ctx is done, at one endpoint after the other.
-func (f *follower) run(ctx context.Context, to viewer, cfg *Config, log *slog.Logger) {
-	retry := minRetry
+func (f *follower) run(ctx context.Context, to viewer, log *slog.Logger) {
+	retry := servers.MinRetry
 	for next := 0; ctx.Err() == nil; next++ {
-		endpoint := f.endpoints[next%len(f.endpoints)]
-		err := f.follow(ctx, endpoint, to, cfg, log)
+		endpoint := f.servers.Endpoints[next%len(f.servers.Endpoints)]
+		err := f.follow(ctx, endpoint, to, log)
 		if ctx.Err() != nil {
 			return
 		}
 		if to.failed(err) {
-			log.Log(ctx, f.level, "cannot follow a table of OVN; trying again", "database", f.database, "table", f.monitor.Table, "endpoint", endpoint, "err", err)
-			retry = minRetry
+			log.Log(ctx, f.level, "cannot follow a table of OVN; trying again", "database", f.servers.Database, "table", f.monitor.Table, "endpoint", endpoint, "err", err)
+			retry = servers.MinRetry
 		}
-		pause(ctx, retry)
-		retry = min(2*retry, maxRetry)
+		select {
+		case <-ctx.Done():
+		case <-time.After(retry):
+		}
+		retry = min(2*retry, servers.MaxRetry)
 	}
 }
 
 // follow follows the database at an endpoint until it fails. Any member of a cluster will do, so that the
 // leader has less work, while it is connected to a majority.
-func (f *follower) follow(ctx context.Context, endpoint string, to viewer, cfg *Config, log *slog.Logger) error {
-	dialing, cancel := context.WithTimeout(ctx, cfg.openTimeout(len(f.endpoints)))
+func (f *follower) follow(ctx context.Context, endpoint string, to viewer, log *slog.Logger) error {
+	dialing, cancel := context.WithTimeout(ctx, f.servers.OpenTimeout())
 	defer cancel()
-	server, err := dialServer(dialing, endpoint, f.database, connected, cfg)
+	server, err := f.servers.Dial(dialing, endpoint, servers.Connected)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
-	defer server.close()
-	conn, err := ovsdb.Dial(dialing, endpoint, f.database, cfg.TLS)
+	defer server.Close()
+	conn, err := ovsdb.Dial(dialing, endpoint, f.servers.Database, f.servers.TLS)
 	if err != nil {
 		return fmt.Errorf("connect to %s: %w", endpoint, err)
 	}
@@ -75,7 +78,7 @@ func (f *follower) follow(ctx context.Context, endpoint string, to viewer, cfg *
 		_ = conn.Close()
 		<-conn.Ended() // no Row is shown any more
 	}()
-	reading, cancel := conn.WhileHeard(ctx, cfg.ReadTimeout)
+	reading, cancel := conn.WhileHeard(ctx, f.servers.ReadTimeout)
 	first := true
 	monitor := f.monitor
 	monitor.Row = func(uuid string, columns []jsontext.Value, gone bool) { to.show(uuid, columns, first, gone) }
@@ -88,19 +91,19 @@ func (f *follower) follow(ctx context.Context, endpoint string, to viewer, cfg *
 	if err != nil {
 		return fmt.Errorf("follow %s at %s: %w", monitor.Table, endpoint, err)
 	}
-	log.Info("following a table of OVN", "database", f.database, "table", monitor.Table, "endpoint", endpoint)
+	log.Info("following a table of OVN", "database", f.servers.Database, "table", monitor.Table, "endpoint", endpoint)
 	for {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-conn.Ended():
 			return conn.Err()
-		case <-server.conn.Ended():
-			return server.conn.Err()
-		case <-time.After(cfg.Probe):
+		case <-server.Ended():
+			return server.Err()
+		case <-time.After(f.servers.Probe):
 		}
-		probing, cancel := context.WithTimeout(ctx, cfg.patience(len(f.endpoints)))
-		err := server.probe(probing)
+		probing, cancel := context.WithTimeout(ctx, f.servers.Patience())
+		err := server.Probe(probing)
 		cancel()
 		if err != nil {
 			return err

@@ -1,9 +1,11 @@
-package ovn
+package follow
 
 import (
 	"log/slog"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 )
 
 // chassisTable has the chassis of OVN.
@@ -18,8 +20,8 @@ type chassisTable struct {
 
 type chassisRow struct{ name, host string }
 
-func newChassisTable(endpoints []string, report func(hosts map[string]string)) *chassisTable {
-	t := &chassisTable{follower: newFollower(Southbound, endpoints, "Chassis", "name", "hostname"), first: map[string]chassisRow{}, report: report}
+func newChassisTable(database *servers.List, report func(hosts map[string]string)) *chassisTable {
+	t := &chassisTable{follower: newFollower(database, "Chassis", "name", "hostname"), first: map[string]chassisRow{}, report: report}
 	t.level = slog.LevelDebug // the table of ports is in the same database
 	return t
 }
