@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -70,8 +71,12 @@ func TestMove(t *testing.T) {
 	r = rest{b.Client()}
 	r.postPods(t, 6, 1)
 	b.AwaitSync(converge)
-	b.AwaitFilled(converge, false)
-	require.NotEmpty(t, b.Status().Filled[0].LastError)
+	await(t, converge, "the filled backend is behind, and the status says why", func() error {
+		if f := b.Status().Filled[0]; f.InSync || f.LastError == "" {
+			return fmt.Errorf("%+v", f)
+		}
+		return nil
+	})
 	require.NotEqual(t, rows, dump(t, nb), "the active backend has the change")
 	fake.Load(0)
 	b.AwaitFilled(returnWithin, true)
