@@ -244,8 +244,12 @@ func TestDamagedDatastore(t *testing.T) {
 	require.JSONEq(t, field(t, value, "addresses"), field(t, p.get(lease(0)), "addresses"))
 	for _, record := range []string{lease(0), lease(1), lease(2), elan, chosenPrefix + "vpn/ns-1"} {
 		record = strings.TrimPrefix(record, chosenPrefix)
-		logged := slices.ContainsFunc(p.replicas, func(r *bridgetest.Process) bool { return r.Log().Says(0, "is set aside", record) })
-		require.True(t, logged, record)
+		bridgetest.Await(t, 20*time.Millisecond, replicasWithin, "a replica logs "+record, func() error {
+			if !slices.ContainsFunc(p.replicas, func(r *bridgetest.Process) bool { return r.Log().Says(0, "is set aside", record) }) {
+				return errors.New("no replica does")
+			}
+			return nil
+		})
 	}
 	p.write(http.MethodDelete, "pod:coe/pods/"+podUID(9), "")
 	p.putPod(podUID(7), "ns-1", "another")

@@ -95,7 +95,7 @@ func (d *deposed) round(n int, atLeast time.Duration) {
 	before := written(t, d.etcd, d.nb)
 	d.leader.Signal(syscall.SIGCONT)
 	await(t, patience, "the first one is a standby replica", func() error { return d.leader.leads(false) })
-	require.True(t, d.leader.Log().Says(said, stepsDown), "it logs that it is no longer the leader")
+	d.leader.logs(said, stepsDown)
 	d.leader.awaitSync() // it has read the backend
 	requireExact(t, d.leader, d.nb, pods)
 	require.Equal(t, before, written(t, d.etcd, d.nb), "the deposed leader wrote nothing, in round %d", n)
@@ -139,8 +139,8 @@ func TestLeaderThatDoesNotKnow(t *testing.T) {
 		e.deleteElectionKey()
 		await(t, patience, "the other one leads", func() error { return other.leads(true) })
 		await(t, patience, "the first one is a standby replica", func() error { return leader.leads(false) })
-		require.True(t, leader.Log().Says(said, fenced), "it logs the refused write")
-		require.True(t, leader.Log().Says(said, stepsDown), "it logs that it is no longer the leader")
+		leader.logs(said, fenced)
+		leader.logs(said, stepsDown)
 		leader, other = other, leader
 	}
 	stop()

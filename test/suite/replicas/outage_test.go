@@ -62,7 +62,7 @@ func TestEtcdIsAway(t *testing.T) {
 			})
 			r.awaitSync()
 			requireExact(t, r, nb, pods)
-			require.NoError(t, r.open("/readyz"))
+			await(t, patience, r.name+" is ready", func() error { return r.open("/readyz") })
 		}
 		t.Logf("etcd was %s: the replicas worked %s after it was back", way.name, time.Since(back).Round(time.Millisecond))
 	}

@@ -5,6 +5,7 @@ package replicas
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -137,6 +138,17 @@ func (r *replica) awaitSync() {
 			err = fmt.Errorf("not in sync: %+v", st)
 		}
 		return err
+	})
+}
+
+// logs waits until a line of the log, from a number on, has a text. The replica answers requests before the test has read its log.
+func (r *replica) logs(since int, text string) {
+	r.t.Helper()
+	await(r.t, patience, r.name+" logs "+text, func() error {
+		if !r.Log().Says(since, text) {
+			return errors.New(r.Log().Last())
+		}
+		return nil
 	})
 }
 

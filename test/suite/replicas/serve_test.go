@@ -53,9 +53,10 @@ func TestEveryReplicaServes(t *testing.T) {
 		})
 		r.awaitSync()
 		requireExact(t, r, nb, pods)
-		for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		for _, path := range []string{"/healthz", "/metrics"} {
 			require.NoError(t, r.open(path))
 		}
+		await(t, patience, r.name+" is ready", func() error { return r.open("/readyz") })
 	}
 	for _, r := range all[1:] {
 		for _, tree := range trees {
