@@ -58,13 +58,13 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 			}
 			prefix := "k" + strconv.Itoa(os.Getpid())
 			t.Cleanup(func() { require.NoError(t, Cleanup(prefix)) })
-			killHolder(t, prefix, survive)
-
+			kill := startHolder(t, prefix, survive)
 			entries, err := readJournal(filepath.Join(stateRoot, prefix))
 			require.NoError(t, err)
 			pids := recorded(entries)
 			require.NotEmpty(t, pids)
 			require.NotEmpty(t, namespaces(t, prefix))
+			kill() // from then on, a test of another package can remove a lab that does not survive
 
 			require.NoError(t, CleanupDead())
 			require.Equal(t, survive, Exists(prefix), "only a lab without Survive is removed after the end of its owner")
@@ -83,8 +83,8 @@ func TestKilledLabLeavesNothing(t *testing.T) {
 	}
 }
 
-// killHolder starts another process with a lab, and kills it.
-func killHolder(t *testing.T, prefix string, survive bool) {
+// startHolder starts another process with a lab. kill kills the process.
+func startHolder(t *testing.T, prefix string, survive bool) (kill func()) {
 	t.Helper()
 	holder := exec.CommandContext(t.Context(), os.Args[0])
 	holder.Env = append(os.Environ(), holdVariable+"="+prefix)
@@ -94,11 +94,15 @@ func killHolder(t *testing.T, prefix string, survive bool) {
 	out, err := holder.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, holder.Start())
-	said, err := bufio.NewReader(out).ReadString('\n')
-	require.NoError(t, holder.Process.Kill())
-	require.Error(t, holder.Wait(), "it was killed")
-	require.NoError(t, err)
-	require.Equal(t, "held\n", said)
+	kill = func() {
+		require.NoError(t, holder.Process.Kill())
+		require.Error(t, holder.Wait(), "it was killed")
+	}
+	if said, err := bufio.NewReader(out).ReadString('\n'); err != nil || said != "held\n" {
+		kill()
+		require.Fail(t, "the lab has not started", "%s: %v", said, err)
+	}
+	return kill
 }
 
 func recorded(entries []entry) []process {
@@ -141,10 +145,13 @@ func TestCleanupAtAnyMoment(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			prefix := "c" + strconv.Itoa(os.Getpid())
 			dir := filepath.Join(stateRoot, prefix)
+			unlock, err := lockState() // a test of another package cleans up too
+			require.NoError(t, err)
 			require.NoError(t, os.MkdirAll(dir, 0o755))
 			if journal != "" {
 				require.NoError(t, os.WriteFile(filepath.Join(dir, journalName), []byte(journal), 0o644))
 			}
+			unlock()
 			require.NoError(t, CleanupDead())
 			require.False(t, Exists(prefix))
 		})
