@@ -55,6 +55,9 @@ func Serve(ctx context.Context, l net.Listener, log *slog.Logger, answer func(co
 	for {
 		conn, err := l.Accept()
 		if ctx.Err() != nil {
+			if err == nil {
+				_ = conn.Close() // so that the caller does not wait for an answer
+			}
 			return nil
 		}
 		if err != nil {
