@@ -390,14 +390,20 @@ func TestBell(t *testing.T) {
 			require.Fail(t, "no notification", change)
 		}
 	}
-	quiet(bell)
 	pod, _ := namespace.WithShell(t)
-	require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: w.mac, MTU: 1400}))
-	require.NoError(t, links.Delete(ns, "tap1"))
-	select {
-	case <-bell:
-		require.Fail(t, "a pod's link must not cause a notification")
-	case <-time.After(200 * time.Millisecond):
+	rings := func() bool {
+		quiet(bell)
+		require.NoError(t, links.Add(t.Context(), links.Pair{Node: ns, Pod: pod, Port: "tap1", Name: "eth0", MAC: w.mac, MTU: 1400}))
+		require.NoError(t, links.Delete(ns, "tap1"))
+		select {
+		case <-bell:
+			return true
+		case <-time.After(200 * time.Millisecond):
+			return false
+		}
+	}
+	for n := 0; rings(); n++ { // on a busy machine, an older change can come late
+		require.Less(t, n, 20, "a pod's link must not cause a notification")
 	}
 	cancel()
 	<-ended
