@@ -43,7 +43,7 @@ import (
 
 // Time limits for a check on a busy machine, and until a repair takes effect.
 const (
-	patience = time.Minute
+	patience = 2 * time.Minute
 	silence  = 15 * time.Second // for a check that gets no answer
 	converge = 2 * time.Minute
 )

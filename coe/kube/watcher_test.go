@@ -25,6 +25,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // said is the state of a Store without the times of reports.
@@ -177,7 +178,7 @@ func (r *running) problem(resource string) string {
 }
 
 // within is the time in which an expected state must be reached on a busy machine.
-const within = time.Minute
+const within = patience.Patience
 
 func (r *running) eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()

@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	patience = time.Minute
+	patience = 2 * time.Minute
 	poll     = 5 * time.Millisecond
 )
 

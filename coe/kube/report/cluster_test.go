@@ -29,6 +29,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // role has the permissions of a Reporter and of the Watcher below it.
@@ -178,7 +179,7 @@ func (b *bridge) inSync(t *testing.T, c *cluster.ControlPlane, namespace string,
 }
 
 // within is the time in which an expected state must be reached on a busy machine.
-const within = time.Minute
+const within = patience.Patience
 
 func TestOnKubernetes(t *testing.T) {
 	c := cluster.ForTest(t, cluster.Config{RBAC: true})

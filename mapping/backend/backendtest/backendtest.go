@@ -201,7 +201,7 @@ func read(t *testing.T, b Backend) netvirt.Model {
 }
 
 // patience bounds the time in which a backend makes changes that it defers.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // write writes changes, and repeats that while the backend defers some.
 func write(t *testing.T, b Backend, changes []netvirt.Change) {

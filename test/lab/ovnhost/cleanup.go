@@ -13,7 +13,7 @@ import (
 )
 
 // cleanupTimeout bounds the removal of a lab, and the wait for one killed process.
-const cleanupTimeout = 30 * time.Second
+const cleanupTimeout = 2 * time.Minute
 
 // Exists reports whether a lab with that prefix exists, running or left over.
 func Exists(prefix string) bool {

@@ -14,7 +14,7 @@ import (
 )
 
 // plugTimeout bounds the attachment of a pod, including the wait for OVN.
-const plugTimeout = 90 * time.Second
+const plugTimeout = 2 * time.Minute
 
 // defaultMTU is the underlay's 1500 minus space for Geneve.
 const defaultMTU = 1400

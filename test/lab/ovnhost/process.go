@@ -22,7 +22,7 @@ import (
 const readyTimeout = 2 * time.Minute
 
 // toolTimeout bounds a run of a short program.
-const toolTimeout = time.Minute
+const toolTimeout = 2 * time.Minute
 
 // pollInterval is the interval of checks.
 const pollInterval = 20 * time.Millisecond

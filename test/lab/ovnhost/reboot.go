@@ -12,7 +12,7 @@ import (
 )
 
 // rebootTimeout bounds the start of a host.
-const rebootTimeout = time.Minute
+const rebootTimeout = 2 * time.Minute
 
 // Down kills all processes of a host, and removes its namespace with its links and addresses, like a
 // power failure. The database of the host's switch stays on disk.

@@ -25,7 +25,7 @@ const database = "OVN_Northbound"
 const electionTimer = "500"
 
 // patience bounds each wait for the cluster, also on a slow machine.
-const patience = 60 * time.Second
+const patience = 2 * time.Minute
 
 // Cluster is a northbound database with three members (RAFT) on loopback. Clients and members use ssl: only.
 type Cluster struct {

@@ -17,7 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/child"
 )
 
-const startTimeout = time.Minute
+const startTimeout = 2 * time.Minute
 
 // Process is an ovsdb-server with its database, for programs that are not tests. Tests use Server.
 type Process struct {

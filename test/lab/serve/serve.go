@@ -19,7 +19,7 @@ import (
 
 const (
 	startTimeout = 3 * time.Minute
-	stopTimeout  = 30 * time.Second
+	stopTimeout  = 2 * time.Minute
 	command      = "github.com/coe-bridge/coe-bridge/cmd/coe-bridge"
 )
 

@@ -20,7 +20,7 @@ const (
 	// root is the project's folder.
 	root = "../../.."
 	// patience is the time in which an expected state must be reached on a busy machine.
-	patience = time.Minute
+	patience = 2 * time.Minute
 	poll     = 50 * time.Millisecond
 )
 

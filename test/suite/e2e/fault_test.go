@@ -14,13 +14,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	// answerWithin bounds the fastest POST while the backend is unreachable: less than the timeout of the backend.
 	answerWithin = 8 * time.Second
 	// returnWithin bounds the time until the model is in sync after the backend is reachable again.
-	returnWithin = time.Minute
+	returnWithin = patience.Patience
 )
 
 // TestOutage stops the northbound server while pods are posted.

@@ -13,12 +13,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/serve"
 )
 
 const (
 	// converge is the time in which a bridge must be in sync, on a busy machine.
-	converge = time.Minute
+	converge = patience.Patience
 	// interval is the time between two checks.
 	interval = 10 * time.Millisecond
 )

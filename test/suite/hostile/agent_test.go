@@ -29,11 +29,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	// agentPatience is the time in which agents, switches and bridges must act on a busy machine.
-	agentPatience = 60 * time.Second
+	agentPatience = patience.Patience
 	agentPoll     = 20 * time.Millisecond
 	// nobody is a user without rights.
 	nobody = 65534

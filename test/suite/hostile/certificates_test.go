@@ -16,10 +16,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/pki"
 )
 
-const renewWithin = 60 * time.Second
+const renewWithin = patience.Patience
 
 // tlsFiles are the TLS files of a program. Tests replace them.
 type tlsFiles struct{ ca, cert, key string }

@@ -20,11 +20,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	flapRounds = 6
-	flapWithin = time.Minute
+	flapWithin = patience.Patience
 )
 
 // TestNorthboundServerFlaps kills the northbound server, starts it, and kills it again as soon as the

@@ -17,10 +17,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/etcd"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
-	replicasWithin = time.Minute
+	replicasWithin = patience.Patience
 	chosenPrefix   = "/coe-bridge/v1/records/chosen/"
 	podsPrefix     = "/coe-bridge/v1/config/pod:coe/pods="
 )

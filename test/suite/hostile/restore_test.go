@@ -22,7 +22,7 @@ import (
 
 const (
 	restoreNode     = "192.168.33.11"
-	restorePatience = 60 * time.Second
+	restorePatience = patience.Patience
 )
 
 // restorePod posts a pod on the node.

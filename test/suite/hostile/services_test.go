@@ -24,11 +24,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	// converge is the time in which a bridge must be in sync, on a busy machine.
-	converge = time.Minute
+	converge = patience.Patience
 	interval = 20 * time.Millisecond
 )
 

@@ -17,9 +17,10 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
-const silenceWithin = time.Minute
+const silenceWithin = patience.Patience
 
 const silenceRole = kubetest.BridgeRole + `- {apiGroups: [discovery.k8s.io], resources: [endpointslices], verbs: [list, watch]}
 `

@@ -67,7 +67,7 @@ func killAPIServer(t *testing.T, w *world, ledger *ledger, dir string) {
 	require.NoError(t, w.APIServer.Kill())
 	require.NoError(t, w.CompactEtcd(t.Context()))
 	over := time.After(outage)
-	await(t, outage, "the status says that the API server is unreachable", func() error { return b.saysUnreachable(true) })
+	await(t, recovery, "the status says that the API server is unreachable", func() error { return b.saysUnreachable(true) })
 	require.NoError(t, b.inSync(), "the bridge has written all that it knows")
 	const during, restarted = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 	b.putPod(t, during, "during", "ns-0", 0)

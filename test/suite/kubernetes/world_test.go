@@ -26,13 +26,14 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	kubetest "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
 	// converge is the time in which a bridge must be in sync, on a busy machine.
 	converge = 3 * time.Minute
 	// recovery is the same after a fault.
-	recovery = time.Minute
+	recovery = patience.Patience
 	// interval is the time between two checks.
 	interval = 20 * time.Millisecond
 )

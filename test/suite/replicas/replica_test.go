@@ -20,7 +20,7 @@ import (
 
 const (
 	// patience is the time in which an expected state must be reached on a busy machine.
-	patience = 90 * time.Second
+	patience = 2 * time.Minute
 	// interval is the time between two checks.
 	interval = 10 * time.Millisecond
 	// requestTimeout bounds a request, because a halted replica does not answer.
