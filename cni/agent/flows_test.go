@@ -63,6 +63,7 @@ func TestFlowsInProcess(t *testing.T) {
 				"table=50,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
 				"table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
 				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
+				"table=36,tun_id=0x186a1,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
 				"table=220,reg6=0x900,actions=output:" + number,
 				"table=52,metadata=0x138c000000/0xffff000001,actions=write_actions(group:210005)",
 			} {

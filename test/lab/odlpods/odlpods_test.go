@@ -49,6 +49,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 				w.step("a pod has the address of a former pod whose group has stayed", w.testGroupStays)
 			}
 			w.step("a switch lacks a route", w.testRouteLost)
+			w.step("OpenDaylight learns the tunnel address of a switch late", w.testTunnelAddressLate)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
 			w.step("the agent is restarted", w.testAgentRestarts)
 			w.step("the switch is restarted", w.testSwitchRestarts)
