@@ -53,23 +53,30 @@ func TestFlowsInProcess(t *testing.T) {
 				return err
 			})
 			require.Empty(t, added)
-			out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-group", "unix:"+w.flows,
-				"group_id=210005,type=all,bucket=actions=set_field:0x9->tun_id,resubmit(,55)").CombinedOutput()
-			require.NoError(t, err, "%s", out)
+			add := func(what, text string) {
+				out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-"+what, "unix:"+w.flows, text).CombinedOutput()
+				require.NoError(t, err, "%s", out)
+			}
+			for _, group := range []string{
+				"group_id=150001,type=all,bucket=actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
+				"group_id=210005,type=all,bucket=actions=set_field:0x9->tun_id,resubmit(,55)",
+			} {
+				add("group", group)
+			}
 			for _, flow := range []string{
 				"table=0,in_port=" + number + ",actions=write_metadata:0x90000000000/0xffffff0000000001,goto_table:17",
 				"table=17,metadata=0x90000000000/0xffffff0000000000,actions=write_metadata:0xb000090000030d40/0xfffffffffffffffe,goto_table:19",
 				"table=17,metadata=0xb000090000000000/0xffffff0000000000,actions=write_metadata:0xc00009138c000000/0xfffffffffffffffe,goto_table:43",
 				"table=50,metadata=0x9138c000000/0xfffffffff000000,dl_src=0a:58:0a:2a:00:02,actions=goto_table:51",
 				"table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
-				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
-				"table=36,tun_id=0x186a1,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)",
+				"table=21,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001",
 				"table=220,reg6=0x900,actions=output:" + number,
 				"table=52,metadata=0x138c000000/0xffff000001,actions=write_actions(group:210005)",
 			} {
-				out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-flow", "unix:"+w.flows, flow).CombinedOutput()
-				require.NoError(t, err, "%s", out)
+				add("flow", flow)
 			}
+			require.Empty(t, added, "other nodes do not reach the pod")
+			add("flow", "table=36,tun_id=0x186a1,actions=group:150001")
 			require.Nil(t, <-added)
 			require.Nil(t, a.call(t.Context(), call.Add, p), "the pod is plugged in")
 			require.Nil(t, a.call(t.Context(), call.Del, p))

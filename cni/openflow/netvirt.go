@@ -13,7 +13,7 @@ import (
 //	0   gives a packet the tag of its port, in the metadata
 //	17  leads it to the services of the port: its vpn-instance and its elan-instance, whose tags it adds
 //	21  routes packets of a vpn-instance: to a group that loads the tag of the port into a register
-//	36  takes packets from tunnels: those of a vpn-instance have the label of a route as tunnel ID, and go to the group of the route
+//	36  takes packets from tunnels: packets of a vpn-instance have the label of a route as tunnel ID, and go to the group of the route
 //	50  has the source addresses of an elan-instance: a tag of a port, and the tag of the elan-instance
 //	51  has the destination addresses of an elan-instance: those on the switch lead to a port, the others to a tunnel, with a tunnel ID
 //	52  leads other packets of an elan-instance to a group, which sends them to table 55 for each port, with the tag of the port as tunnel ID
@@ -210,24 +210,30 @@ func (c *Conn) elanTag(ctx context.Context, port uint64, mac net.HardwareAddr) (
 	return 0, err
 }
 
-// lacksRoute returns what the route to an address lacks to lead to a port, from the switch and from tunnels. Its group can lead to a
-// former port. Netvirt writes no flow for tunnels, and writes none later, if it did not know the tunnel address of the switch when it
-// computed the route.
+// lacksRoute returns what the route to an address lacks to lead to a port, from the switch and from tunnels. Both go to the group of the
+// route, which can lead to a former port. If Netvirt does not know the tunnel address of the switch when it computes the route, it never
+// writes the flow for tunnels.
 func (c *Conn) lacksRoute(ctx context.Context, to netip.Addr, port uint64) (string, error) {
 	flows, err := c.Flows(ctx, routeTable, Match{IPv4: to})
 	if err != nil || len(flows) == 0 {
 		return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
 	}
 	groups, err := c.Groups(ctx)
-	leads := func(a Actions) bool { return slices.Contains(a.Registers, Load{portRegister, port << registerShift}) }
-	leadsByGroup := func(f Flow) bool {
-		return leads(f.Actions) || slices.ContainsFunc(f.Groups, func(g uint32) bool { return leads(groups[g]) })
+	var leading []uint32
+	for _, f := range flows {
+		for _, g := range f.Groups {
+			if slices.Contains(groups[g].Registers, Load{portRegister, port << registerShift}) {
+				leading = append(leading, g)
+			}
+		}
 	}
-	if err != nil || !slices.ContainsFunc(flows, leadsByGroup) {
+	if err != nil || len(leading) == 0 {
 		return fmt.Sprintf("table %d does not lead packets to %s to its port", routeTable, to), err
 	}
 	fromTunnels, err := c.Flows(ctx, tunnelTable, Match{})
-	if err != nil || !slices.ContainsFunc(fromTunnels, leadsByGroup) {
+	if err != nil || !slices.ContainsFunc(fromTunnels, func(f Flow) bool {
+		return slices.ContainsFunc(f.Groups, func(g uint32) bool { return slices.Contains(leading, g) })
+	}) {
 		return fmt.Sprintf("table %d has no flow from tunnels to %s", tunnelTable, to), err
 	}
 	return "", nil

@@ -77,6 +77,7 @@ func TestLacks(t *testing.T) {
 	}
 	b.change("add-group", "group_id=150001,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x500->NXM_NX_REG6[],resubmit(,220)")
 	b.change("add-group", "group_id=150002,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x900->NXM_NX_REG6[],resubmit(,220)")
+	b.change("add-group", "group_id=150003,type=all,bucket=actions=set_field:0a:58:0a:2a:00:02->eth_dst,load:0x900->NXM_NX_REG6[],resubmit(,220)")
 	b.change("add-group", "group_id=210005,type=all,bucket=actions=set_field:0x8->tun_id,resubmit(,55)")
 	b.change("add-group", "group_id=210006,type=all,bucket=actions=group:210005")
 	for _, step := range []struct{ lacks, flow string }{
@@ -92,6 +93,8 @@ func TestLacks(t *testing.T) {
 		{"table 21 has no flow to 10.42.0.2", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150001"},
 		{"table 21 does not lead packets to 10.42.0.2 to its port", "table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.2,actions=group:150002"},
 		{"table 36 has no flow from tunnels to 10.42.0.2", "table=36,priority=5,tun_id=0x186a1,actions=group:150001"},
+		{"table 36 has no flow from tunnels to 10.42.0.2", "table=36,priority=5,tun_id=0x186a3,actions=group:150003"},
+		{"table 36 has no flow from tunnels to 10.42.0.2", "table=36,priority=5,tun_id=0x9,actions=load:0x900->NXM_NX_REG6[],resubmit(,220)"},
 		{"table 36 has no flow from tunnels to 10.42.0.2", "table=36,priority=5,tun_id=0x11170,actions=write_metadata:0x138c000000/0xfffffffff000000,goto_table:51"},
 		{"table 36 has no flow from tunnels to 10.42.0.2", "table=36,priority=5,tun_id=0x186a2,actions=group:150002"},
 		{"table 220 has no flow to port 7", "table=220,priority=6,reg6=0x900,actions=load:0x90000900->NXM_NX_REG6[],write_metadata:0x90000000000/0xfffffffffffffffe,goto_table:239"},

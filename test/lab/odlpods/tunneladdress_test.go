@@ -15,8 +15,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// testTunnelAddressLate gives a port to a switch whose tunnel address OpenDaylight does not know, as it can be on a new node. Netvirt computes the route
-// to the pod without the address, and does not compute it again. An ADD waits for the flow that is missing, and a new port gets it.
+// testTunnelAddressLate gives a port to a switch whose tunnel address OpenDaylight does not know, as it can be on a new node. Netvirt
+// computes the route to the pod without the address, and does not compute it again. The agent sees which flow is missing, and a new port
+// has it.
 func (w *world) testTunnelAddressLate() {
 	host, agent := w.lab.Host("host2"), w.lab.Agents["host2"]
 	late := pod(11, "web", "early", host.Name)

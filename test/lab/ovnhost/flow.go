@@ -102,7 +102,7 @@ type flow struct {
 	gap      time.Duration // the longest between two answers
 	serving  net.Conn      // the connection of TCP that the receiver has of sender
 	again    int           // how many packets other connections of TCP have sent again
-	err      error         // the last one of the flow
+	err      error         // the first one of the flow
 }
 
 func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
@@ -270,14 +270,16 @@ func (f *flow) sendNew(ctx context.Context, packet []byte) {
 	})
 }
 
-// note keeps an error of the flow.
+// note keeps the first error of the flow.
 func (f *flow) note(err error) {
 	if err == nil || errors.Is(err, net.ErrClosed) {
 		return
 	}
 	f.mu.Lock()
-	f.err = err
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.err = err
+	}
 }
 
 // arrivals returns how many packets were sent until now, and how many arrived.
