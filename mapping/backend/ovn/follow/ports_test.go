@@ -223,7 +223,7 @@ func TestHungSouthbound(t *testing.T) {
 	const never = time.Hour // only the probes find the server
 	cfg := ovn.Config{
 		Endpoints: north.Endpoint(), Southbound: one.Endpoint() + "," + two.Endpoint(),
-		Timeout: never, ReadTimeout: never, ConnectTimeout: 15 * time.Second,
+		Timeout: never, ReadTimeout: never, ConnectTimeout: 15 * time.Second, // a busy machine takes longer than the default to connect
 	}
 	hangs := time.Now()
 	ports := start(t, cfg)

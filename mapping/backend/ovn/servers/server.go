@@ -9,7 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 )
 
-// Role is a part that a server can have in a cluster. A server without a cluster has both.
+// Role is what a server can be in a cluster. A server without a cluster has both roles.
 type Role string
 
 // The roles.

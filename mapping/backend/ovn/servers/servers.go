@@ -1,5 +1,5 @@
 // Package servers is about the servers of one of OVN's databases: a single one, or the members of a cluster. It says how long a server may
-// take, checks that it answers and which part it has in the cluster, and asks all for their state.
+// take, checks that it answers and which role it has in the cluster, and asks all for their state.
 //
 // A List keeps no connection. Its callers have the connections, and decide which server they use and when they try again.
 // The package knows no table of OVN.
@@ -22,6 +22,7 @@ const (
 )
 
 // List has the servers of a database: all members of a cluster, or one server. All fields must be set, but TLS only for ssl: endpoints.
+// States needs no times.
 type List struct {
 	Database  string
 	Endpoints []string

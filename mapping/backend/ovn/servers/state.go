@@ -17,7 +17,7 @@ type State struct {
 	Database, Endpoint string
 	// Err is why the server does not answer; the rest is not known then.
 	Err error
-	// Leader and Connected say which part the server has in its cluster: it leads, and it reaches a majority.
+	// Leader and Connected say which role the server has in its cluster: it leads, and it reaches a majority.
 	// Both are true of a server without a cluster.
 	Leader, Connected bool
 	// Index is the number of the last entry in the log of the cluster that the server has; 0 without a cluster.

@@ -15,7 +15,7 @@ import (
 
 const database = "OVN_Northbound"
 
-// TestStates: each member of a cluster says which part it has.
+// TestStates: each member of a cluster says which role it has.
 func TestStates(t *testing.T) {
 	t.Parallel()
 	cluster := ovsdb.StartCluster(t)
