@@ -31,10 +31,10 @@ func (w *world) testTunnelAddressLate() {
 	w.eventually("OpenDaylight has removed the tunnels", func() bool {
 		return w.vsctl(w.lab.Host("host1"), "--bare", "--columns=name", "find", "Interface", "type=vxlan") == ""
 	})
-	id := w.vsctl(host, "get", "Interface", plugged.Port(), "external_ids:iface-id")
-	w.vsctl(host, "set", "Interface", plugged.Port(), "external_ids:iface-id=none")
-	w.eventually("OpenDaylight has removed the port", func() bool { return w.lacks(host, plugged) != "" && w.routesTo(host, plugged.Address) == 0 })
-	w.vsctl(host, "set", "Interface", plugged.Port(), "external_ids:iface-id="+id)
+	ids := w.vsctl(host, "get", "Interface", plugged.Port(), "external_ids")
+	w.vsctl(host, "del-port", odl.Bridge, plugged.Port())
+	w.eventually("OpenDaylight has removed the route", func() bool { return w.routesTo(host, plugged.Address) == 0 })
+	w.vsctl(host, "add-port", odl.Bridge, plugged.Port(), "--", "set", "Interface", plugged.Port(), "external_ids="+ids)
 	w.eventually("OpenDaylight has computed the route", func() bool { return w.routesTo(host, plugged.Address) == 1 })
 	require.NoError(w.t, agent.Start(w.t.Context()))
 	require.NoError(w.t, w.lab.AwaitNetwork(w.t.Context()))
