@@ -51,6 +51,11 @@ func TestWriteHasOrder(t *testing.T) {
 	s = &steps{fail: "lease/new/i"}
 	require.ErrorContains(t, w.Commit(t.Context(), s), "write 1 records to the journal: the datastore is away")
 	require.Equal(t, "lease/new/i", s.written[len(s.written)-1], "nothing is written after a failure")
+
+	w.Put(journal.RankBlock, "block/other/10.0.1.0/24", func() {}, nil)
+	s = &steps{}
+	require.ErrorContains(t, w.Commit(t.Context(), s), `encode record "block/other/10.0.1.0/24"`)
+	require.Equal(t, []string{"elan/new", "block/new/10.0.0.0/24"}, s.written, "nothing is written after a record that has no JSON form")
 }
 
 // TestFactsSetDamagedRecordsAside: a damaged record is a problem until it is replaced or deleted, and the other records are facts.

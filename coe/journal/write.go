@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
@@ -67,45 +66,70 @@ func (w *Write) Has(key string) bool {
 	return found
 }
 
-// keys returns the keys of the changes in the order of writing.
-func (w *Write) keys() []string {
-	return slices.SortedFunc(maps.Keys(w.changes), func(a, b string) int {
-		return cmp.Or(cmp.Compare(w.changes[a].rank, w.changes[b].rank), cmp.Compare(a, b))
-	})
+// named is a change with the key of its record.
+type named struct {
+	key string
+	change
+}
+
+// inOrder returns the changes in the order of writing.
+func (w *Write) inOrder() []named {
+	all := make([]named, 0, len(w.changes))
+	for k, c := range w.changes {
+		all = append(all, named{k, c})
+	}
+	slices.SortFunc(all, func(a, b named) int { return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.key, b.key)) })
+	return all
 }
 
 // maxOps limits the records of one transaction. On a busy machine etcd gives up a transaction of 90,000 after its 7 s, and all would be
 // tried again.
 const maxOps = 10_000
 
-// Commit writes all changes to the journal, in as few transactions as possible.
+// Commit writes all changes to the journal, in as few transactions as possible. It encodes a transaction while the journal works on
+// the one before.
 func (w *Write) Commit(ctx context.Context, j Journal) error {
-	for keys := range slices.Chunk(w.keys(), max(min(j.MaxOps(), maxOps), 1)) {
-		puts := make(map[string][]byte, len(keys))
-		var deletes []string
-		for _, k := range keys {
-			if w.changes[k].value == nil {
-				deletes = append(deletes, k)
-				continue
-			}
-			value, err := json.Marshal(w.changes[k].value)
-			if err != nil {
-				return fmt.Errorf("encode record %q: %w", k, err)
-			}
-			puts[k] = value
+	committed := make(chan error, 1)
+	committed <- nil
+	for chunk := range slices.Chunk(w.inOrder(), max(min(j.MaxOps(), maxOps), 1)) {
+		puts, deletes, err := encode(chunk)
+		if failed := <-committed; failed != nil {
+			return failed
 		}
-		if err := j.Commit(ctx, puts, deletes); err != nil {
-			return fmt.Errorf("write %d records to the journal: %w", len(keys), err)
+		if err != nil {
+			return err
+		}
+		go func() {
+			err := j.Commit(ctx, puts, deletes)
+			if err != nil {
+				err = fmt.Errorf("write %d records to the journal: %w", len(chunk), err)
+			}
+			committed <- err
+		}()
+	}
+	return <-committed
+}
+
+// encode returns the records that changes write and delete.
+func encode(changes []named) (puts map[string][]byte, deletes []string, err error) {
+	puts = make(map[string][]byte, len(changes))
+	for _, c := range changes {
+		if c.value == nil {
+			deletes = append(deletes, c.key)
+			continue
+		}
+		if puts[c.key], err = json.Marshal(c.value); err != nil {
+			return nil, nil, fmt.Errorf("encode record %q: %w", c.key, err)
 		}
 	}
-	return nil
+	return puts, deletes, nil
 }
 
 // Tell applies all changes to the store, in the order of writing.
 func (w *Write) Tell(tx *coe.Tx) {
-	for _, k := range w.keys() {
-		if tell := w.changes[k].tell; tell != nil {
-			tell(tx)
+	for _, c := range w.inOrder() {
+		if c.tell != nil {
+			c.tell(tx)
 		}
 	}
 }
