@@ -64,7 +64,9 @@ func checkMapper(t *testing.T, s mapping.Settings, views ...coe.View) {
 		got, gotProblems := m.Map(v)
 		require.Equal(t, want.Parts(), got)
 		require.Equal(t, wantProblems, gotProblems)
-		require.Equal(t, netvirt.Diff(before.Model(), want), netvirt.DiffParts(before, got))
+		changes := netvirt.DiffParts(before, got)
+		netvirt.Sort(changes)
+		require.Equal(t, netvirt.Diff(before.Model(), want), changes)
 		before = got
 	}
 }

@@ -75,7 +75,9 @@ func TestMapperOfCluster(t *testing.T) {
 			got, problems := m.Scope(netvirt.Cluster)
 			require.Equal(t, want.Parts(), got)
 			require.Equal(t, wantProblems, problems)
-			require.Equal(t, netvirt.Diff(have.Model(), want), netvirt.DiffParts(have, got))
+			changes := netvirt.DiffParts(have, got)
+			netvirt.Sort(changes)
+			require.Equal(t, netvirt.Diff(have.Model(), want), changes)
 			again, _ := m.Scope(netvirt.Cluster)
 			for n, part := range got {
 				if part.Name != "" {

@@ -67,7 +67,9 @@ func (c Change) phase(k Kind) phase {
 // Detach comes first so that an address or a name can go to a new owner. Retire comes last
 // so that a moving pod keeps the elan-instance that it still needs.
 func Diff(have, want Model) []Change {
-	return inOrder(appendSteps(nil, have, want))
+	steps := appendSteps(nil, have, want)
+	slices.SortFunc(steps, step.compare)
+	return changesOf(steps)
 }
 
 // appendSteps appends the steps that turn have into want, in no order.

@@ -275,7 +275,7 @@ func (p Parts) Apply(changes []Change) Parts {
 	return p.With(changed)
 }
 
-// DiffParts is Diff for models that are divided into parts.
+// DiffParts is Diff for models that are divided into parts. The changes are in no order: Sort sorts those of all scopes together.
 func DiffParts(have, want Parts) []Change {
 	var steps []step
 	for len(have) > 0 && len(want) > 0 {
@@ -300,7 +300,7 @@ func DiffParts(have, want Parts) []Change {
 	for _, part := range want {
 		steps = appendSteps(steps, nil, part.Model)
 	}
-	return inOrder(steps)
+	return changesOf(steps)
 }
 
 // model returns the objects of a part, which may be nil.
@@ -311,9 +311,8 @@ func (p *Part) model() Model {
 	return p.Model
 }
 
-// inOrder sorts steps and returns their changes.
-func inOrder(steps []step) []Change {
-	slices.SortFunc(steps, step.compare)
+// changesOf returns the changes of steps.
+func changesOf(steps []step) []Change {
 	changes := make([]Change, len(steps))
 	for i, s := range steps {
 		changes[i] = s.Change

@@ -257,9 +257,7 @@ func (l *Loop) sync(ctx context.Context, scopes []netvirt.Scope, complete bool, 
 		}
 	}
 	changes = l.joined(changes)
-	if len(scopes) > 1 {
-		netvirt.Sort(changes)
-	}
+	netvirt.Sort(changes)
 	changes, late, err := l.write(ctx, changes)
 	if err != nil {
 		return epoch, nil, nil, err
