@@ -275,7 +275,7 @@ func (p Parts) Apply(changes []Change) Parts {
 	return p.With(changed)
 }
 
-// DiffParts is Diff for models that are divided into parts. The changes are in no order: Sort sorts those of all scopes together.
+// DiffParts is Diff for models that are divided into parts. The changes are in no order: Sort sorts the changes of all scopes together.
 func DiffParts(have, want Parts) []Change {
 	var steps []step
 	for len(have) > 0 && len(want) > 0 {
