@@ -190,7 +190,7 @@ func (b *Backend) dial(ctx context.Context, endpoint string) (*session, error) {
 	defer cancel()
 	role := servers.Leader
 	if len(b.servers.Endpoints) == 1 {
-		role = servers.Connected // there is no other member to try
+		role = servers.Connected // a single server has no other member to try
 	}
 	return dial(ctx, b.servers, endpoint, role, &b.cfg)
 }
