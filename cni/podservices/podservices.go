@@ -24,8 +24,9 @@ import (
 const (
 	// retryAfter is the delay before a pod is tried again whose rules could not be written.
 	retryAfter = 2 * time.Second
-	// leadWithin is how long Lead waits.
+	// leadWithin is how long Lead waits, and syncWithin how long Sync does.
 	leadWithin = 2 * time.Second
+	syncWithin = time.Second
 	// atOnce is in how many pods rules are written at the same time.
 	atOnce = 32
 	// maxChanges is how many changes wait for a pod before everything is written instead.
@@ -45,7 +46,9 @@ type Pods struct {
 	ports *nodeports.PodPorts
 	known bool // the ports are known
 	led   bool // pods follow them
-	pods  map[string]*pod
+	// sticky is set if a port with affinity was put since the last Sync.
+	sticky bool
+	pods   map[string]*pod
 }
 
 // pod is a pod. Pods.mu guards it.
@@ -54,8 +57,10 @@ type pod struct {
 	// whole is set if everything must be written, and changes are those that are not written otherwise.
 	whole   bool
 	changes []nodeports.PodChanges
-	// busy is set while somebody writes, and waits while a failed pod waits for its next try.
-	busy, waits bool
+	// writing is closed when nobody writes any more; nil while nobody does. late is set if Sync has waited for that in vain.
+	writing chan struct{}
+	late    bool
+	waits   bool // for its next try after a failure
 	// tried is closed after the first try.
 	tried   chan struct{}
 	once    sync.Once // closes it
@@ -85,6 +90,7 @@ func (p *Pods) Put(port nodeports.Port) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ports.Put(port)
+	p.sticky = p.sticky || port.Affinity > 0
 }
 
 // Remove removes a port. Sync makes pods follow.
@@ -94,13 +100,33 @@ func (p *Pods) Remove(port nodeports.Port) {
 	p.ports.Remove(port)
 }
 
-// Sync makes pods follow the changed ports. It waits for none of them.
+// Sync makes pods follow the changed ports. If a port with affinity was put, it waits for a short time until they follow. So the node can lead
+// to the port after its pods: the endpoint of a client is remembered where it was led, in its pod or on its node. Sync waits once for a pod that is slow.
 func (p *Pods) Sync() {
+	timeout := time.After(syncWithin)
+	for _, writing := range p.sync() {
+		select {
+		case <-writing:
+		case <-p.ending.Done():
+			return
+		case <-timeout:
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for _, one := range p.pods {
+				one.late = one.writing != nil
+			}
+			return
+		}
+	}
+}
+
+// sync makes pods follow the changed ports, and returns those for which Sync waits.
+func (p *Pods) sync() (awaited []chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	changes, whole := p.ports.Take(), p.known && !p.led
 	if !p.known || changes.Empty() && !whole {
-		return
+		return nil
 	}
 	p.led = true
 	p.forget()
@@ -117,7 +143,12 @@ func (p *Pods) Sync() {
 		if !one.waits {
 			p.start(path, one)
 		}
+		if p.sticky && one.writing != nil && !one.late {
+			awaited = append(awaited, one.writing)
+		}
 	}
+	p.sticky = false
+	return awaited
 }
 
 // Follow says that pods are there. They are led from then on, until their network namespace is gone.
@@ -177,10 +208,16 @@ func (p *Pods) forget() {
 
 // start begins to write what a pod lacks, unless somebody does.
 func (p *Pods) start(path string, one *pod) {
-	if !one.busy {
-		one.busy = true
+	if one.writing == nil {
+		one.writing = make(chan struct{})
 		go p.work(path, one)
 	}
+}
+
+// rest ends what start has begun.
+func (one *pod) rest() {
+	close(one.writing)
+	one.writing, one.late = nil, false
 }
 
 // work writes what a pod lacks, until it lacks nothing, or a write fails.
@@ -192,7 +229,7 @@ func (p *Pods) work(path string, one *pod) {
 			all = p.ports.All()
 		}
 		if one.whole, one.changes = false, nil; !whole && len(changes) == 0 || p.pods[path] != one || p.ending.Err() != nil {
-			one.busy = false
+			one.rest()
 			p.mu.Unlock()
 			return
 		}
@@ -216,7 +253,8 @@ func (p *Pods) work(path string, one *pod) {
 		one.once.Do(func() { close(one.tried) })
 		p.note(path, one, err)
 		if err != nil {
-			one.whole, one.busy, one.waits = true, false, true
+			one.whole, one.waits = true, true
+			one.rest()
 			time.AfterFunc(retryAfter, func() { p.retry(path, one) })
 			p.mu.Unlock()
 			return

@@ -10,11 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
+	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
@@ -207,4 +209,31 @@ func TestChangedNamespace(t *testing.T) {
 	w.pods.Put(port(81))
 	w.pods.Sync()
 	w.eventually(func() bool { return p.reaches(t.Context(), 80) == nil && p.reaches(t.Context(), 81) == nil })
+}
+
+// TestAffinity: pods follow a port with affinity before the node does, and a pod whose rules cannot be written is waited for once.
+func TestAffinity(t *testing.T) {
+	w := newWorld(t)
+	w.replace(port(80))
+	slow, p := pod{path: filepath.Join(w.dir, "slow")}, w.newPod("pod")
+	require.NoError(t, unix.Mkfifo(slow.path, 0o600)) // whoever opens it waits for a writer
+	defer func() {
+		end, err := os.OpenFile(slow.path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		require.NoError(t, end.Close())
+	}()
+	w.pods.Follow([]string{slow.path, p.path})
+	var waited []time.Duration
+	for number := uint16(81); number < 86; number++ {
+		sticky := port(number)
+		sticky.Affinity = time.Hour
+		w.pods.Put(sticky)
+		begun := time.Now()
+		w.pods.Sync()
+		waited = append(waited, time.Since(begun))
+		w.eventually(func() bool { return p.reaches(t.Context(), number) == nil }) // a busy machine can write later
+	}
+	const long = time.Second
+	require.GreaterOrEqual(t, waited[0], long)
+	require.Less(t, slices.Min(waited[1:]), long)
 }
