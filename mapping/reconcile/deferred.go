@@ -24,11 +24,3 @@ func without(changes []netvirt.Change, deferred *netvirt.DeferredError) (made []
 	}
 	return made, late
 }
-
-// repeat schedules scopes with changes that the backend has deferred. They are behind until all are made.
-func (l *Loop) repeat(late map[netvirt.Scope]bool) {
-	for s := range late {
-		l.worker.note(s)
-		l.worker.markAfter(repeatAfter, s)
-	}
-}

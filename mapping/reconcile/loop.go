@@ -223,7 +223,7 @@ func (l *Loop) process(ctx context.Context, scopes []netvirt.Scope) error {
 	case err != nil:
 		l.failed(scopes, err)
 	default:
-		l.repeat(late)
+		l.worker.repeat(slices.Collect(maps.Keys(late))...) // they are behind until all changes are made
 		scopes = slices.DeleteFunc(slices.Clone(scopes), func(s netvirt.Scope) bool { return late[s] })
 		first := l.firstTime(scopes, epoch)
 		l.programmed(scopes, revision, complete)

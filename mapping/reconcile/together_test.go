@@ -49,3 +49,36 @@ func TestMarkedTogether(t *testing.T) {
 	cancel()
 	<-done
 }
+
+// TestRepeatedTogether: scopes that are repeated are in one batch, also if one of them was processed in between.
+func TestRepeatedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		batches := make(chan []netvirt.Scope, 3)
+		var w *worker
+		repeats := true
+		w = newWorker(func(_ context.Context, scopes []netvirt.Scope) error {
+			batches <- scopes
+			<-time.After(time.Millisecond) // a batch takes time
+			if repeats {
+				w.repeat(scopes...)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.run(ctx)
+		w.mark("a", "b", "c")
+		require.Len(t, <-batches, 3)
+		w.mark("b")
+		require.Equal(t, []netvirt.Scope{"b"}, <-batches)
+		<-time.After(2 * time.Millisecond)
+		require.Len(t, w.lag(), 3, "they are behind")
+		repeats = false
+		require.ElementsMatch(t, []netvirt.Scope{"a", "b", "c"}, <-batches)
+		<-time.After(2 * time.Millisecond)
+		require.Empty(t, w.lag())
+		require.Empty(t, batches)
+		cancel()
+		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
+		require.Empty(t, batches)
+	})
+}

@@ -52,6 +52,8 @@ type worker struct {
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
 	marks  int                      // number of marks since the last call of next
+	// repeats are the scopes that wait for a repetition.
+	repeats map[netvirt.Scope]struct{}
 }
 
 // marked has the times of the first and the last mark of a scope since it was processed.
@@ -64,6 +66,7 @@ func newWorker(process func(context.Context, []netvirt.Scope) error) *worker {
 		process: process,
 		rested:  func(time.Duration) {},
 		behind:  map[netvirt.Scope]marked{},
+		repeats: map[netvirt.Scope]struct{}{},
 	}
 }
 
@@ -103,6 +106,27 @@ func (w *worker) markAfter(d time.Duration, scopes ...netvirt.Scope) {
 	for _, s := range scopes {
 		w.queue.AddAfter(s, d)
 	}
+}
+
+// repeat schedules the scopes after repeatAfter, for the same batch as all others that wait for that.
+func (w *worker) repeat(scopes ...netvirt.Scope) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.fallBehind(scopes); len(w.repeats) == 0 && len(scopes) > 0 {
+		time.AfterFunc(repeatAfter, w.repeatAll)
+	}
+	for _, s := range scopes {
+		w.repeats[s] = struct{}{}
+	}
+}
+
+func (w *worker) repeatAll() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for s := range w.repeats {
+		w.queue.Add(s)
+	}
+	clear(w.repeats)
 }
 
 // run processes batches until ctx is done.

@@ -33,20 +33,25 @@ func (b *Backend) InForce(ctx context.Context, number int) (northd, hosts bool, 
 
 // global makes operations, and returns the numbers of NB_Global after them.
 func (b *Backend) global(ctx context.Context, ops ...libovsdb.Operation) (rows []libovsdb.Row, err error) {
-	ops = append(ops, libovsdb.Operation{
-		Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"nb_cfg", "sb_cfg", "hv_cfg"},
-	})
 	err = b.with(ctx, func(s *session) error {
-		results, err := s.claiming(ctx, ops...)
-		if err == nil {
-			rows = results[len(results)-1].Rows
-		}
+		rows, err = s.global(ctx, ops...)
 		return err
 	})
-	if err == nil && len(rows) != 1 {
-		err = fmt.Errorf("the northbound database has %d rows of NB_Global", len(rows))
-	}
 	return rows, err
+}
+
+// global is Backend.global.
+func (s *session) global(ctx context.Context, ops ...libovsdb.Operation) (rows []libovsdb.Row, err error) {
+	results, err := s.claiming(ctx, append(ops, libovsdb.Operation{
+		Op: libovsdb.OperationSelect, Table: nb.NBGlobalTable, Columns: []string{"nb_cfg", "sb_cfg", "hv_cfg"},
+	})...)
+	if err != nil {
+		return nil, err
+	}
+	if rows = results[len(results)-1].Rows; len(rows) != 1 {
+		return nil, fmt.Errorf("the northbound database has %d rows of NB_Global", len(rows))
+	}
+	return rows, nil
 }
 
 func integer(rows []libovsdb.Row, column string) int {

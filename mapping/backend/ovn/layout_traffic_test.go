@@ -2,7 +2,11 @@ package ovn_test
 
 import (
 	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -60,6 +65,64 @@ func TestChangeOfLayout(t *testing.T) {
 		}
 		t.Logf("to layout %s, gateways bound %v: %v without packets; written and in the switches after %v", to.layout, to.bind, longest, took)
 		requireShort(t, longest, took)
+	}
+}
+
+// TestNodesMove: on a real OVN, one node after the other changes its layout. Meanwhile pods in both layouts reach each other and services, also when the
+// bridge reads the database again.
+func TestNodesMove(t *testing.T) {
+	t.Parallel()
+	lab := ovnhost.ForTest(t, "host1", "host2")
+	model := liveModel(false)
+	for _, node := range nodesOfLive {
+		model.Add(node)
+	}
+	write(t, withLayout(t, lab, ovn.LayoutELAN), model)
+	for n, p := range livePods {
+		p.plug(t, lab, n)
+	}
+	for _, n := range []int{2, 3, 7} {
+		serveName(t, lab, livePods[n])
+	}
+	requireAllReach(t, lab)
+	for _, to := range []struct {
+		layout     ovn.Layout
+		readsAgain bool
+	}{{ovn.LayoutNode, false}, {ovn.LayoutELAN, false}, {ovn.LayoutNode, true}, {ovn.LayoutELAN, true}} {
+		t.Run(fmt.Sprintf("%s, reads again %v", to.layout, to.readsAgain), func(t *testing.T) {
+			b, err := ovn.New(ovn.Config{Endpoints: lab.NB.Remote, Layout: to.layout, Batch: 1}, slog.New(slog.DiscardHandler))
+			require.NoError(t, err)
+			t.Cleanup(b.Close)
+			want := liveModelOf(to.layout)
+			want.Add(nodesOfLive...)
+			if to.layout == ovn.LayoutNode {
+				want = withGateways(want)
+			}
+			want = want.Select(b.Kinds())
+			have, err := b.Read(t.Context())
+			require.NoError(t, err)
+			changes := netvirt.Diff(have, want)
+			var late *netvirt.DeferredError
+			mixed := 0
+			for errors.As(b.Write(t.Context(), changes), &late) {
+				mixed++
+				require.Less(t, mixed, 10)
+				require.NoError(t, lab.Sync(t.Context()))
+				requireAllReach(t, lab)
+				changes = slices.DeleteFunc(changes, func(c netvirt.Change) bool { _, is := late.Have[c.Key()]; return !is })
+				if to.readsAgain {
+					have, err = b.Read(t.Context())
+					require.NoError(t, err)
+					changes = netvirt.Diff(have, want)
+				}
+			}
+			require.Positive(t, mixed)
+			have, err = b.Read(t.Context())
+			require.NoError(t, err)
+			backendtest.Agree(t, want, have)
+			require.NoError(t, lab.Sync(t.Context()))
+			requireAllReach(t, lab)
+		})
 	}
 }
 

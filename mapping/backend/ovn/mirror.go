@@ -30,6 +30,8 @@ type mirror struct {
 	left map[string][]string
 	// former has the heads of groups with a switch of the other layout.
 	former map[netvirt.Key]struct{}
+	// kept has the routers of the other layout that its switches still need. Their groups are right otherwise.
+	kept *ovsdb.RowSet
 }
 
 // group holds the objects of one head. Its rows are encoded from them, unless the group
@@ -45,7 +47,7 @@ func newMirror(c codec.Codec) *mirror {
 	return &mirror{
 		codec: c, groups: map[netvirt.Key]*group{}, users: map[netvirt.Key]map[netvirt.Key]struct{}{},
 		floating: map[netvirt.Key]netvirt.Key{}, strays: map[string]ovsdb.Row{}, left: map[string][]string{},
-		former: map[netvirt.Key]struct{}{},
+		former: map[netvirt.Key]struct{}{}, kept: codec.Northbound.NewRowSet(),
 	}
 }
 
@@ -186,6 +188,8 @@ type stage struct {
 	changed  []netvirt.Key               // of objects
 	floating map[netvirt.Key]netvirt.Key // changes of mirror.floating; a zero head deletes
 	adopted  []string                    // strays
+	keeping  *ovsdb.RowSet               // added to kept
+	ends     bool                        // kept is deleted
 }
 
 // staged is a group with the changes of a stage.
@@ -196,7 +200,7 @@ type staged struct {
 }
 
 func (m *mirror) stage() *stage {
-	return &stage{mirror: m, groups: map[netvirt.Key]*staged{}, floating: map[netvirt.Key]netvirt.Key{}}
+	return &stage{mirror: m, groups: map[netvirt.Key]*staged{}, floating: map[netvirt.Key]netvirt.Key{}, keeping: codec.Northbound.NewRowSet()}
 }
 
 func (s *stage) look(k netvirt.Key) netvirt.Object {
@@ -285,6 +289,10 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		}
 	}
 	tx := ovsdb.NewTransaction()
+	keeps := s.keeps()
+	if s.ends = !keeps; s.ends {
+		tx.Replace(s.kept, codec.Northbound.NewRowSet())
+	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.groups), netvirt.Key.Compare) {
 		g, old := s.groups[k], s.mirror.groups[k]
 		if o := g.objects[k]; o != nil && codec.IsDamaged(o) && old != nil {
@@ -293,7 +301,11 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		}
 		var want *ovsdb.RowSet
 		want, g.looked = s.encode(k, g.objects, s.look)
-		tx.Replace(s.withStrays(s.rows(k), want), want)
+		have := s.withStrays(s.rows(k), want)
+		if keeps {
+			have = s.keep(k, have, want)
+		}
+		tx.Replace(have, want)
 	}
 	for k, g := range s.groups {
 		if uuid, is := codec.ParseLeftBinding(k); is && len(g.objects) == 0 {
@@ -301,6 +313,41 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		}
 	}
 	return tx
+}
+
+// keeps reports whether a switch of the other layout stays.
+func (s *stage) keeps() bool {
+	for k := range s.former {
+		if s.groups[k] == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// keep takes the rows of a router of the other layout that the group does not want out of the rows that it has.
+func (s *stage) keep(k netvirt.Key, have, want *ovsdb.RowSet) *ovsdb.RowSet {
+	if k.Kind != netvirt.KindVPNInstance {
+		return have
+	}
+	rest := codec.Northbound.NewRowSet()
+	stays := map[string]bool{}
+	for _, r := range have.Rows {
+		if _, wanted := want.Get(r.UUID()); wanted {
+			rest.Rows = append(rest.Rows, r)
+		} else {
+			s.keeping.Rows = append(s.keeping.Rows, r)
+			stays[r.UUID()] = true
+		}
+	}
+	for _, l := range have.Links {
+		if stays[l.Child] {
+			s.keeping.Links = append(s.keeping.Links, l)
+		} else {
+			rest.Links = append(rest.Links, l)
+		}
+	}
+	return rest
 }
 
 // leftRow returns the row of a MAC binding that is left, if no group has taken it over.
@@ -364,6 +411,10 @@ func (s *stage) commit() {
 	m := s.mirror
 	for k, g := range s.groups {
 		m.put(k, g.objects, g.damaged, g.looked)
+	}
+	m.kept.Rows, m.kept.Links = append(m.kept.Rows, s.keeping.Rows...), append(m.kept.Links, s.keeping.Links...)
+	if s.ends {
+		m.kept = codec.Northbound.NewRowSet()
 	}
 	for k, head := range s.floating {
 		if head == (netvirt.Key{}) {

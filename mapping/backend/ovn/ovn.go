@@ -113,6 +113,7 @@ type Backend struct {
 	session      atomic.Pointer[session] // nil while there is none; changed under lock
 	next         int                     // index of the endpoint to try first; guarded by lock
 	readSessions reads.Sessions[*session]
+	moved        moved // guarded by lock
 }
 
 // New returns a backend. It connects when it is first used; Close closes the connection.
@@ -215,7 +216,8 @@ func (b *Backend) readMirror(ctx context.Context, use func(*mirror)) error {
 // Write makes the changes in transactions of at most Batch groups. changes must be in the
 // order of netvirt.Sort. If the database differs from the last Read, Write reads it
 // again and starts over, once. A *netvirt.RejectedError names the changes that the
-// server refuses; the groups that do not depend on them are written. After any other error
+// server refuses; the groups that do not depend on them are written. A *netvirt.DeferredError names changes of nodes whose
+// layout changes later. After any other error
 // some of the changes may have been made.
 func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	if len(changes) == 0 {
@@ -244,11 +246,10 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 			return err
 		}
 	}
-	batch := b.cfg.Batch
 	if len(s.mirror.former) > 0 {
-		batch = len(changes) // ports move from the switches of the former layout in the transaction that deletes these
+		return b.move(ctx, w, steps(changes))
 	}
-	return w.run(ctx, transactions(steps(changes), batch))
+	return w.run(ctx, transactions(steps(changes), b.cfg.Batch))
 }
 
 func (b *Backend) read(ctx context.Context, s *session) error {
@@ -272,8 +273,9 @@ func (b *Backend) with(ctx context.Context, do func(*session) error) error {
 		return err
 	}
 	err = do(s)
+	var deferred *netvirt.DeferredError
 	switch {
-	case err == nil, errors.Is(err, netvirt.ErrRejected):
+	case err == nil, errors.Is(err, netvirt.ErrRejected), errors.As(err, &deferred):
 	case errors.Is(err, errStale):
 		s.mirror = nil
 	default:

@@ -106,7 +106,7 @@ func TestLayouts(t *testing.T) {
 		}
 		w.AddPods(5)
 		for _, layout := range []ovn.Layout{ovn.LayoutELAN, ovn.LayoutNode, ovn.LayoutELAN} {
-			configure := func(c *ovn.Config) { c.Layout, c.Batch = layout, 3 }
+			configure := func(c *ovn.Config) { c.Layout = layout }
 			b := open(t, server, configure)
 			m := w.ModelFor(b)
 			if round == 3 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -130,6 +131,8 @@ type write struct {
 	// server is not caused by an old mirror and becomes a rejection.
 	fresh    bool
 	rejected netvirt.RejectedError
+	// counted makes each transaction increment nb_cfg of NB_Global, which asks OVN to report when it has the transaction.
+	counted bool
 }
 
 // run makes transactions of steps.
@@ -243,6 +246,9 @@ func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 func (w *write) commit(ctx context.Context, ops []ovsdb.Operation, steps int) error {
 	if len(ops) == 0 {
 		return nil
+	}
+	if w.counted {
+		ops = append(ops, ovsdb.NewIncrement(nb.NBGlobalTable, "nb_cfg"))
 	}
 	more := int32(steps / stepsPerTimeout)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+more))

@@ -10,8 +10,8 @@ import (
 // Operation is one operation of a transaction, in the JSON of RFC 7047, section 5.2.
 type Operation struct {
 	Verb  Verb
-	Table *Table // nil for Wait
-	UUID  string // of the row; empty for Select and Wait
+	Table *Table // nil for Wait and Increment
+	UUID  string // of the row; empty for Select, Wait and Increment
 	json  []byte
 }
 
@@ -26,6 +26,8 @@ const (
 	Mutate Verb = "mutate"
 	Delete Verb = "delete"
 	Wait   Verb = "wait"
+	// Increment is a mutation of all rows.
+	Increment Verb = "increment"
 )
 
 // NewSelect returns the operation that selects the columns in use of all rows of a
@@ -107,6 +109,11 @@ func newMutation(t *Table, uuid string, columns map[string]*members) Operation {
 	}
 	o.json = append(o.json, ']')
 	return o.end()
+}
+
+// NewIncrement returns the operation that adds one to an integer column of the rows of a table, which must not be negative.
+func NewIncrement(table, column string) Operation {
+	return Operation{Verb: Increment, json: []byte(`{"op":"mutate","table":"` + table + `","where":[["` + column + `",">=",0]],"mutations":[["` + column + `","+=",1]]}`)}
 }
 
 func begin(v Verb, t *Table, uuid string) Operation {
