@@ -75,7 +75,7 @@ type services struct{ by atomic.Pointer[node.Node] }
 
 func (s *services) LeadPod(ctx context.Context, netns string) {
 	if n := s.by.Load(); n != nil {
-		n.LeadPod(ctx, netns)
+		n.Services().LeadPod(ctx, netns)
 	}
 }
 

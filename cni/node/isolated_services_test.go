@@ -2,6 +2,7 @@ package node
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,6 @@ func newIsolatedLab(t *testing.T, pods map[string][]string) *isolatedLab {
 			"; ip route add 10.96.0.0/12 via 192.168.33.11 src 10.42.0.2")
 	}
 	p := leadingPlace()
-	require.True(t, l.n.leads(p))
 	l.w, err = newWanted(p, records(pods), nil)
 	require.NoError(t, err)
 	for _, step := range l.steps() {
@@ -95,8 +95,7 @@ func (l *isolatedLab) lead(t *testing.T, services map[string]string) {
 		table.Put(port)
 	}
 	p := leadingPlace()
-	at := l.n.placeOfPorts(p)
-	at.Balances = l.n.balances(p)
+	at := nodeports.Place{IPv4: nodeports.Addresses{Edge: p.Edge}, Inside: slices.Concat(p.Pods, p.Services), Isolated: true, Balances: true}
 	twice(t, func() (bool, error) { return table.Sync(at, nodeports.Hosts{}, nil) })
 }
 
@@ -133,12 +132,8 @@ func TestIsolatedServices(t *testing.T) {
 	require.NotContains(t, onNode("ip route show table all proto 206"), "100.96.0.1")
 }
 
-// TestIsolatedNodesThatLead: a node leads isolated namespaces only if OpenDaylight programs it, and the bridge says so.
-func TestIsolatedNodesThatLead(t *testing.T) {
-	require.False(t, (&Node{cfg: Config{OpenDaylight: true}}).leads(isolatedPlace()))
-	require.False(t, (&Node{}).leads(leadingPlace()))
-	require.Equal(t, netip.Addr{}, (&Node{}).placeOfPorts(leadingPlace()).IPv4.Edge)
-
+// TestIsolatedNodesWithIPv6: a node with an IPv6 address leads no isolated namespace.
+func TestIsolatedNodesWithIPv6(t *testing.T) {
 	six := leadingPlace() // from a bridge of an earlier version
 	six.Address = netip.MustParseAddr("fd00:33::11")
 	w, err := newWanted(six, records(map[string][]string{"a/one": {"10.42.0.2", "fd00::2"}}), nil)

@@ -6,11 +6,6 @@ type metrics struct {
 	joined    prometheus.Gauge
 	unreached prometheus.Gauge
 	changes   prometheus.Counter
-	ports     prometheus.Gauge
-	ownPorts  prometheus.Gauge
-	hostPorts prometheus.Gauge
-	// unreadable counts entries of host ports.
-	unreadable prometheus.Gauge
 
 	egressWays, egressOwned prometheus.Gauge
 }
@@ -28,20 +23,6 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "coe_agent_node_changes_total",
 			Help: "Parts of the node's own connection that were created or repaired: link, addresses, routes, rules, forwarding, port. Node ports of services and host ports do not count.",
 		}),
-		ports: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coe_agent_node_ports", Help: "Node ports of services on which the node answers.",
-		}),
-		ownPorts: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coe_agent_own_ports",
-			Help: "Ports of services to which the node leads only its own programs, by the address that they ask: cluster addresses with internalTrafficPolicy Local, and addresses of nodes with externalTrafficPolicy Local.",
-		}),
-		hostPorts: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coe_agent_host_ports", Help: "Host ports of pods on which the node answers.",
-		}),
-		unreadable: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "coe_agent_host_ports_unreadable",
-			Help: "Entries of host ports in the switch that cannot be read. The node does not answer on these ports. The log names them.",
-		}),
 		egressWays: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "coe_agent_egress_links", Help: "EgressIPs for which the node has a link: it translates to their addresses, or prepares to.",
 		}),
@@ -49,7 +30,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "coe_agent_egress_addresses", Help: "Egress addresses that the NICs of the node have: it holds these EgressIPs.",
 		}),
 	}
-	registry.MustRegister(m.joined, m.unreached, m.changes, m.ports, m.ownPorts, m.hostPorts, m.unreadable, m.egressWays, m.egressOwned)
+	registry.MustRegister(m.joined, m.unreached, m.changes, m.egressWays, m.egressOwned)
 	return m
 }
 

@@ -184,7 +184,7 @@ func (n *Node) usable(ctx context.Context, place *uplink.Place, mtu int) *uplink
 		why = fmt.Errorf("links have the MTU %d, and IPv6 needs %d", mtu, minIPv6)
 	}
 	n.logFailure(ctx, "the node connects to pods by IPv4 only", why, &n.withoutIPv6)
-	n.lacksIPv6.Store(why != nil)
+	n.lacksIPv6 = why != nil
 	if why == nil {
 		return place
 	}
@@ -201,7 +201,7 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 	}
 	mtu := cmp.Or(place.MTU, n.facts.mtu)
 	fit := *n.usable(ctx, place, mtu)
-	if !n.balances(place) {
+	if !n.cfg.OpenDaylight { // while a cluster moves there, the bridge reports it to nodes with OVN too
 		fit.WayOut = nil
 	}
 	w, err := newWanted(&fit, n.cfg.Uplink.Records(), routed)
@@ -323,20 +323,10 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	n.putEgress(nil, time.Time{}, &o)
 	n.metrics.egressWays.Set(0)
 	changes = o.changes
-	if err := n.allowLoopback(false); err != nil {
-		return nil, err // the table keeps others out
-	}
-	n.ports.Replace(nil)
-	n.pods.Replace(nil, nil)
-	n.pods.Sync()
-	n.fed = nil
-	removed, ports := n.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil) // first: they need the rules and the link
+	removed, services := n.services.Remove() // first: they need the rules and the link
 	if removed {
 		changes = append(changes, "node ports")
 	}
-	ports = errors.Join(ports, n.health.Sync(nil, false))
-	n.metrics.ports.Set(0)
-	n.metrics.hostPorts.Set(0)
 	removed, err = n.removeOthers(ctx, nil, false)
 	if removed {
 		changes = append(changes, "link")
@@ -350,7 +340,7 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "rules")
 	}
-	return changes, errors.Join(o.err, o.ofWays(), ports, err, fences, ways, rules)
+	return changes, errors.Join(o.err, o.ofWays(), services, err, fences, ways, rules)
 }
 
 // Cleanup removes everything that a Node has created. No Node may run meanwhile.

@@ -161,7 +161,7 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 // addManagement adds the pair of the management port.
 func (w *wanted) addManagement(p *uplink.Place) error {
 	management := pair{link: linkName, port: portName, iface: p.Name, mac: w.mac}
-	if err := w.addFamily(p, &management, ofIPv4(p), netip.Addr.Is4, "IPv4"); err != nil {
+	if err := w.addFamily(p, &management, p.IPv4(), netip.Addr.Is4, "IPv4"); err != nil {
 		return err
 	}
 	if p.IPv6 != (uplink.PlaceAddresses{}) {

@@ -107,6 +107,11 @@ func (p *Place) ofOVN() bool {
 	return p.ServicesBy == NetworkLeads
 }
 
+// IPv4 returns the addresses of the node if Address is of IPv4.
+func (p *Place) IPv4() PlaceAddresses {
+	return PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
+}
+
 // PlaceAddresses are the addresses of a Place in one family.
 type PlaceAddresses struct {
 	Address netip.Addr `json:"address"`

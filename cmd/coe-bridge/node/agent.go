@@ -158,7 +158,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 		MTU:        func(ctx context.Context) (int, error) { return agent.MTU(ctx, p.ovs, p.node) },
 	})
 	p.agent, err = agent.New(agent.Config{
-		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own, Services: p.own, Physical: p.physical, OVNRunDir: f.runDirs.ovn, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
+		Switch: p.ovs, Uplink: p.uplink, Node: p.node, HostPorts: p.own.Services(), Services: p.own.Services(), Physical: p.physical, OVNRunDir: f.runDirs.ovn, Settings: links.Settings(f.settings), Dir: f.stateDir, Confirmed: f.backend == ovs.OpenDaylight,
 		Flows: f.flows(), Deadline: f.callDeadline, Sweep: f.sweepInterval, Log: log, Registry: p.registry,
 	})
 	if err != nil {

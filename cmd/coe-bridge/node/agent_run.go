@@ -136,7 +136,7 @@ func (f *agentFlags) cleanUp(ctx context.Context, p agentParts, log *slog.Logger
 	if err := installed.Remove(); err != nil { // first: no more calls must come
 		return err
 	}
-	if err := errors.Join(p.own.CleanupPods(ctx), p.agent.Cleanup(ctx), p.own.Cleanup(ctx), p.nics.Cleanup(ctx)); err != nil {
+	if err := errors.Join(p.own.Services().CleanupPods(ctx), p.agent.Cleanup(ctx), p.own.Cleanup(ctx), p.nics.Cleanup(ctx)); err != nil {
 		return err
 	}
 	if err := p.ovs.MapPhysical(ctx, ovs.Physical{Node: p.physical.Node}); err != nil {

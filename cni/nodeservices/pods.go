@@ -1,4 +1,4 @@
-package node
+package nodeservices
 
 import (
 	"cmp"
@@ -14,25 +14,25 @@ import (
 
 // LeadPod leads the programs of a pod to services, from its network namespace, and waits for a short time until they are led. Until then the node
 // leads them. It does nothing if the pod network balances.
-func (n *Node) LeadPod(ctx context.Context, netns string) {
-	if place, _, _ := n.cfg.Uplink.Place(); place != nil && n.balances(place) {
-		n.pods.Lead(ctx, netns)
+func (s *Services) LeadPod(ctx context.Context, netns string) {
+	if place, _, _ := s.cfg.Uplink.Place(); place != nil && s.balances(place) {
+		s.pods.Lead(ctx, netns)
 	}
 }
 
 // followPods leads the pods that have ports of the switch. If the node leads none, it removes once what a former process has left in them. place
 // is nil if the node is not connected.
-func (n *Node) followPods(asks context.Context, place *uplink.Place) {
-	leads := place != nil && n.balances(place)
-	if !leads && n.unledPods {
+func (s *Services) followPods(asks context.Context, place *uplink.Place) {
+	leads := place != nil && s.balances(place)
+	if !leads && s.unledPods {
 		return
 	}
-	ports, err := n.cfg.Switch.Ports(asks)
+	ports, err := s.cfg.Switch.Ports(asks)
 	if err != nil {
 		return // what else asks the switch reports it, and asks again
 	}
-	if n.unledPods = !leads; leads {
-		n.pods.Follow(podsOf(ports))
+	if s.unledPods = !leads; leads {
+		s.pods.Follow(podsOf(ports))
 		return
 	}
 	var inside []netip.Prefix
@@ -40,17 +40,17 @@ func (n *Node) followPods(asks context.Context, place *uplink.Place) {
 		inside = slices.Concat(place.Services, place.Pods)
 	}
 	go func() {
-		if err := n.pods.RemoveFrom(podsOf(ports), inside); err != nil {
-			n.log.Warn("some pods keep rules that lead them to services; create them again", "err", err)
+		if err := s.pods.RemoveFrom(podsOf(ports), inside); err != nil {
+			s.log.Warn("some pods keep rules that lead them to services; create them again", "err", err)
 		}
 	}()
 }
 
 // CleanupPods removes the rules from pods that have ports of the switch. No Node may run meanwhile.
-func (n *Node) CleanupPods(ctx context.Context) error {
-	ports, err := n.cfg.Switch.Ports(ctx)
+func (s *Services) CleanupPods(ctx context.Context) error {
+	ports, err := s.cfg.Switch.Ports(ctx)
 	if err == nil {
-		err = n.pods.RemoveFrom(podsOf(ports), nil)
+		err = s.pods.RemoveFrom(podsOf(ports), nil)
 	}
 	if err != nil {
 		return fmt.Errorf("clean up pods: %w", err)
@@ -70,10 +70,10 @@ func podsOf(ports []ovs.Port) (all []string) {
 
 // podPort returns the port by which programs of pods reach one that the bridge reports. leads is false if the node must lead them there: only
 // addresses that all pods may use are known in pods, and only if all endpoints are pods.
-func (n *Node) podPort(e *uplink.ExposedPort, place *uplink.Place) (p nodeports.Port, leads bool) {
-	p = n.exposedPort(e, place)
+func (s *Services) podPort(e *uplink.ExposedPort, place *uplink.Place) (p nodeports.Port, leads bool) {
+	p = s.exposedPort(e, place)
 	isPod := func(a netip.AddrPort) bool { return a.Addr().Is4() && inside(place, a.Addr()) }
-	leads = n.balances(place) && ofPods(e) && routes(place, e) && !e.Restricted &&
+	leads = s.balances(place) && ofPods(e) && routes(place, e) && !e.Restricted &&
 		!slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !isPod(a) })
 	return p, leads
 }
@@ -96,19 +96,19 @@ func byNeedOfPods(a, b *uplink.ExposedPort) int {
 }
 
 // putPodPort makes pods follow a port that the bridge reports.
-func (n *Node) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
-	switch p, leads := n.podPort(e, place); {
+func (s *Services) putPodPort(e *uplink.ExposedPort, place *uplink.Place) {
+	switch p, leads := s.podPort(e, place); {
 	case !ofPods(e):
 	case leads:
-		n.pods.Put(p)
+		s.pods.Put(p)
 	default:
-		n.pods.Remove(p)
+		s.pods.Remove(p)
 	}
 }
 
 // removePodPort makes pods follow the removal of a port.
-func (n *Node) removePodPort(e *uplink.ExposedPort, place *uplink.Place) {
+func (s *Services) removePodPort(e *uplink.ExposedPort, place *uplink.Place) {
 	if !e.Own { // it can have the address of a port that pods follow
-		n.pods.Remove(n.exposedPort(e, place))
+		s.pods.Remove(s.exposedPort(e, place))
 	}
 }

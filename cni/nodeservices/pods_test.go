@@ -1,4 +1,4 @@
-package node
+package nodeservices
 
 import (
 	"net/netip"
@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
@@ -17,7 +16,7 @@ import (
 // TestPortsOfPods: pods are led to cluster addresses whose endpoints are all pods, and to external addresses with the policy Local, by the ports
 // for clients inside the cluster. The node leads to everything else.
 func TestPortsOfPods(t *testing.T) {
-	n := New(Config{Registry: prometheus.NewRegistry(), OpenDaylight: true})
+	s := New(config(true))
 	at := netip.MustParseAddr("10.96.0.10")
 	cluster := func(change func(*uplink.ExposedPort)) *uplink.ExposedPort {
 		e := &uplink.ExposedPort{
@@ -34,16 +33,16 @@ func TestPortsOfPods(t *testing.T) {
 	for name, e := range map[string]*uplink.ExposedPort{
 		"all endpoints": cluster(func(*uplink.ExposedPort) {}), "endpoints of the node": cluster(func(e *uplink.ExposedPort) { e.Local = true }),
 	} {
-		p, leads := n.podPort(e, balancingPlace())
+		p, leads := s.podPort(e, balancingPlace())
 		require.True(t, leads, name)
 		require.Equal(t, e.Local, p.Local, name)
 		p.Local = false
 		require.Equal(t, want, p, name)
-		_, leads = n.podPort(e, place())
+		_, leads = s.podPort(e, place())
 		require.False(t, leads, "the network balances")
 	}
 	external := cluster(func(e *uplink.ExposedPort) { e.External, e.Inside = netip.MustParseAddr("192.0.2.10"), true })
-	p, leads := n.podPort(external, balancingPlace())
+	p, leads := s.podPort(external, balancingPlace())
 	require.True(t, leads)
 	want.Address = external.External
 	require.Equal(t, want, p)
@@ -57,7 +56,7 @@ func TestPortsOfPods(t *testing.T) {
 		"only some clients":         func(e *uplink.ExposedPort) { e.Restricted = true },
 		"an address outside ranges": func(e *uplink.ExposedPort) { e.External = netip.MustParseAddr("192.0.2.53"); e.Address = e.External },
 	} {
-		_, leads := n.podPort(cluster(change), balancingPlace())
+		_, leads := s.podPort(cluster(change), balancingPlace())
 		require.False(t, leads, name)
 	}
 }

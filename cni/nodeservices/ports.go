@@ -1,4 +1,4 @@
-package node
+package nodeservices
 
 import (
 	"net/netip"
@@ -11,26 +11,34 @@ import (
 
 // leads reports whether the node leads others to services, which needs an edge address as source. If namespaces are isolated, it leads
 // only if the network does not.
-func (n *Node) leads(place *uplink.Place) bool {
-	return (place.Edge.IsValid() || place.IPv6.Edge.IsValid()) && (!place.Isolated || n.balances(place))
+func (s *Services) leads(place *uplink.Place) bool {
+	return (place.Edge.IsValid() || place.IPv6.Edge.IsValid()) && (!place.Isolated || s.balances(place))
 }
 
 // placeOfPorts returns where a node is for the ports of services and pods.
-func (n *Node) placeOfPorts(place *uplink.Place) nodeports.Place {
-	at := nodeports.Place{Inside: slices.Concat(place.Pods, place.Services), HostPorts: n.servesHostPorts(place), Isolated: place.Isolated}
-	if place.Isolated && n.leads(place) {
+func (s *Services) placeOfPorts(place *uplink.Place) nodeports.Place {
+	at := nodeports.Place{
+		Inside: slices.Concat(place.Pods, place.Services), HostPorts: s.servesHostPorts(place), Isolated: place.Isolated, Balances: s.balances(place),
+	}
+	if place.Isolated && s.leads(place) {
 		at.IPv4.Edge = place.Edge
 	}
 	if place.Isolated {
 		return at
 	}
-	at.IPv4, at.IPv6 = addressesOf(ofIPv4(place)), addressesOf(place.IPv6)
+	at.IPv4, at.IPv6 = addressesOf(place.IPv4()), addressesOf(place.IPv6)
 	if place.Node.Is4() {
 		at.IPv4.Internal = place.Node
 	} else {
 		at.IPv6.Internal = place.Node
 	}
-	at.IPv4.ByGateways, at.IPv6.ByGateways = only4(place.Gateways), only(netip.Addr.Is6, place.Gateways)
+	for _, g := range place.Gateways {
+		if g.Addr().Is4() {
+			at.IPv4.ByGateways = append(at.IPv4.ByGateways, g)
+		} else {
+			at.IPv6.ByGateways = append(at.IPv6.ByGateways, g)
+		}
+	}
 	return at
 }
 
@@ -38,14 +46,11 @@ func addressesOf(in uplink.PlaceAddresses) nodeports.Addresses {
 	return nodeports.Addresses{Edge: in.Edge, Network: netip.PrefixFrom(in.Address, in.Length).Masked(), Node: in.Address}
 }
 
-// ofIPv4 returns the IPv4 addresses of a place.
-func ofIPv4(p *uplink.Place) uplink.PlaceAddresses {
-	return uplink.PlaceAddresses{Address: p.Address, Length: p.Length, Gateway: p.Gateway, Service: p.Service, Edge: p.Edge}
-}
-
 // balances reports whether the node leads its pods to services. While a cluster moves from OVN to OpenDaylight, nodes with OVN
 // get the ports for that too.
-func (n *Node) balances(place *uplink.Place) bool { return n.cfg.OpenDaylight && place.WayOut != nil }
+func (s *Services) balances(place *uplink.Place) bool {
+	return s.cfg.OpenDaylight && place.WayOut != nil
+}
 
 // routes reports whether the node may lead to a port. A cluster address must be in a range of services: a tenant could claim
 // any other address, and get what nodes send there.
@@ -54,7 +59,7 @@ func routes(place *uplink.Place, e *uplink.ExposedPort) bool {
 }
 
 // exposedPort returns a port on which a node answers for a service.
-func (n *Node) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
+func (s *Services) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports.Port {
 	p := nodeports.Port{
 		Address: e.External, Protocol: e.Protocol, Number: e.Port, Service: netip.AddrPortFrom(e.Address, e.ServicePort), Local: e.Local, Refuses: e.Refuses, Affinity: time.Duration(e.Affinity) * time.Second,
 		Restricted: e.Restricted, Sources: e.Sources,
@@ -64,12 +69,12 @@ func (n *Node) exposedPort(e *uplink.ExposedPort, place *uplink.Place) nodeports
 	}
 	if slices.ContainsFunc(e.Sources, func(s netip.Prefix) bool { return s.Contains(place.Node) && s.Addr().Is4() == p.Address.Is4() }) {
 		// The node itself may be a client. If a load balancer gives it the address, that is its source.
-		p.Sources = append(slices.Clone(p.Sources), single(e.External))
+		p.Sources = append(slices.Clone(p.Sources), netip.PrefixFrom(e.External, e.External.BitLen()))
 	}
 	for _, to := range e.Endpoints {
 		p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(to.IP, to.Port))
 	}
-	if !n.balances(place) && !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || ofDatabase(a.Port()) }) {
+	if !s.balances(place) && !p.Local && slices.ContainsFunc(p.Endpoints, func(a netip.AddrPort) bool { return !inside(place, a.Addr()) || s.cfg.OfDatabase(a.Port()) }) {
 		p.Endpoints = nil // the pod network knows the way, and pods must not reach ports of databases through the node
 	}
 	return p
@@ -81,54 +86,54 @@ func inside(place *uplink.Place, a netip.Addr) bool {
 }
 
 // put adds or changes a port that the bridge reports.
-func (n *Node) put(e *uplink.ExposedPort, place *uplink.Place) {
-	before := n.own[e.Key()]
-	now := n.exposedPorts(e, place)
+func (s *Services) put(e *uplink.ExposedPort, place *uplink.Place) {
+	before := s.own[e.Key()]
+	now := s.exposedPorts(e, place)
 	for _, p := range before {
 		if !slices.ContainsFunc(now, func(o nodeports.Port) bool { return o.Address == p.Address && o.Inside == p.Inside }) {
-			n.ports.Remove(p)
+			s.ports.Remove(p)
 		}
 	}
 	for _, p := range now {
-		n.ports.Put(p)
+		s.ports.Put(p)
 	}
-	n.putPodPort(e, place)
+	s.putPodPort(e, place)
 }
 
 // remove removes a port that the bridge reports no more.
-func (n *Node) remove(e *uplink.ExposedPort, place *uplink.Place) {
-	n.removePodPort(e, place)
+func (s *Services) remove(e *uplink.ExposedPort, place *uplink.Place) {
+	s.removePodPort(e, place)
 	if !e.Own && !e.Inside {
-		n.ports.Remove(n.exposedPort(e, place))
+		s.ports.Remove(s.exposedPort(e, place))
 		return
 	}
-	for _, p := range n.own[e.Key()] {
-		n.ports.Remove(p)
+	for _, p := range s.own[e.Key()] {
+		s.ports.Remove(p)
 	}
-	delete(n.own, e.Key())
+	delete(s.own, e.Key())
 }
 
 // exposedPorts returns the ports to which a node leads because of one that the bridge reports. It notes those for the
 // node's own programs, and those for clients inside the cluster.
-func (n *Node) exposedPorts(e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+func (s *Services) exposedPorts(e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
 	if routes(place, e) {
-		all = append(all, n.exposedPort(e, place))
+		all = append(all, s.exposedPort(e, place))
 	}
 	switch {
 	case e.Own:
-		all = n.ownPorts(all, e, place)
+		all = s.ownPorts(all, e, place)
 	case e.Inside:
-		all = n.insidePorts(all, e, place)
+		all = s.insidePorts(all, e, place)
 	default:
 		return all
 	}
-	n.own[e.Key()] = all
+	s.own[e.Key()] = all
 	return all
 }
 
 // ownPorts returns the ports for the node's own programs that one from the bridge becomes. If nodes balance, others lead them.
-func (n *Node) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
-	if n.balances(place) {
+func (s *Services) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+	if s.balances(place) {
 		return nil
 	}
 	for _, p := range of {
@@ -148,8 +153,8 @@ func (n *Node) ownPorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplin
 //
 // A program that asks the first internal address of its node is led to the node port of the node that has the endpoint, and the endpoint sees
 // this address. A pod on another node would not answer it by the network of the pods, which does not route it.
-func (n *Node) insidePorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
-	if !n.balances(place) {
+func (s *Services) insidePorts(of []nodeports.Port, e *uplink.ExposedPort, place *uplink.Place) (all []nodeports.Port) {
+	if !s.balances(place) {
 		return nil
 	}
 	for _, p := range of {

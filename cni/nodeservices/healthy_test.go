@@ -1,4 +1,4 @@
-package node
+package nodeservices
 
 import (
 	"testing"
@@ -11,15 +11,15 @@ import (
 // TestHealthy: health checks fail a minute after repairs began to fail, however long the node was quiet before.
 func TestHealthy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &Node{}
-		require.False(t, n.healthy(false), "nothing has been in place yet")
-		require.True(t, n.healthy(true))
+		s := &Services{}
+		require.False(t, s.healthy(false), "nothing has been in place yet")
+		require.True(t, s.healthy(true))
 		<-time.After(10 * unwellAfter)
-		require.True(t, n.healthy(false))
+		require.True(t, s.healthy(false))
 		<-time.After(unwellAfter / 2)
-		require.True(t, n.healthy(false))
+		require.True(t, s.healthy(false))
 		<-time.After(unwellAfter / 2)
-		require.False(t, n.healthy(false))
-		require.True(t, n.healthy(true))
+		require.False(t, s.healthy(false))
+		require.True(t, s.healthy(true))
 	})
 }
