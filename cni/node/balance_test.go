@@ -2,13 +2,11 @@ package node
 
 import (
 	"net/netip"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // balancingPlace is the place of a node that leads its pods to services.
@@ -39,24 +37,4 @@ func TestWaysOut(t *testing.T) {
 	p.WayOut.MAC = "x"
 	_, err = newWanted(p, records(map[string][]string{"a/one": {"10.42.0.2"}}), nil)
 	require.ErrorContains(t, err, "MAC address")
-}
-
-// TestBalancingRules: packets to cluster addresses that nobody serves are refused, and pods leave by the links of their namespaces.
-func TestBalancingRules(t *testing.T) {
-	ns, run := namespace.WithShell(t)
-	w := wantedOf(t, balancingPlace())
-	w.namePorts()
-	twice(t, func() (bool, error) { return putRules(ns, w) })
-	rules := run("nft list ruleset")
-	for _, want := range []string{
-		`oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 reject comment`,
-		`iifname "coe-*" oifname != "coe0" counter packets 0 bytes 0 masquerade`,
-		`iifname "coe-*" tcp dport 6640-6644 counter packets 0 bytes 0 drop`,
-		"chain no-service",
-	} {
-		require.Contains(t, strings.Join(strings.Fields(rules), " "), want)
-	}
-	require.NotContains(t, rules, "snat to", "no source of the network's load balancers")
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
-	require.NotContains(t, run("nft list ruleset"), "no-service")
 }

@@ -2,9 +2,7 @@ package node
 
 import (
 	"context"
-	"encoding/binary"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -12,41 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/nftables"
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
-	"golang.org/x/sys/unix"
-
 	"github.com/coe-bridge/coe-bridge/cni/egress"
-	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
-	"github.com/coe-bridge/coe-bridge/cni/policyroute"
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
-)
-
-// egressWay is an egress address that packets get which come in by a link. Only pods that are selected send there, so
-// the node need not know them, and nothing else may happen to their packets.
-type egressWay struct {
-	link    string
-	port    string // the switch's end
-	address netip.Addr
-	owner   bool // a NIC of the node has the address
-}
-
-// egressMark is the bit of the mark of packets that the rules of egress addresses have seen.
-const egressMark = 1 << 24
-
-// fencePriority is the priority of the routing rules of putFences.
-const fencePriority = 206
-
-const (
-	// staleFor is how long a connection is in the set egress-stale after its last packet, and maxStale how many are there.
-	// Every forgetEvery they are forgotten.
-	staleFor    = time.Minute
-	maxStale    = 4096
-	forgetEvery = 10 * time.Second
 )
 
 // addEgress adds a pair of links for each port of the node in egress addresses.
@@ -59,9 +26,9 @@ func (w *wanted) addEgress(part *uplink.Egress) error {
 		suffix := fmt.Sprintf("%d-%d", a.Number, a.NextHop.As4()[3]&7)
 		p := pair{link: egressLink + suffix, port: egressPort + suffix, iface: a.Name, addresses: []netip.Addr{a.NextHop}, mac: mac, filter: "2"}
 		w.pairs = append(w.pairs, p)
-		w.egress = append(w.egress, egressWay{p.link, p.port, a.Egress, a.Owner})
+		w.Egress = append(w.Egress, noderules.EgressWay{Link: p.link, Address: a.Egress, Owner: a.Owner})
 	}
-	slices.SortFunc(w.egress, func(a, b egressWay) int { return strings.Compare(a.link, b.link) })
+	slices.SortFunc(w.Egress, func(a, b noderules.EgressWay) int { return strings.Compare(a.Link, b.Link) })
 	return nil
 }
 
@@ -79,15 +46,15 @@ func (n *Node) takeLost(part *uplink.Egress) (changed bool, err error) {
 	if part != nil && w.addEgress(part) != nil { // wanted returns this error
 		return false, nil
 	}
-	_, owned := addressesOfWays(w.egress)
+	_, owned := addressesOfWays(w.Egress)
 	return n.nics.TakeLost(owned)
 }
 
 // putEgress gives the NICs of the node the addresses that the node owns. heard is when the bridge was last heard.
-func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
+func (n *Node) putEgress(ways []noderules.EgressWay, heard time.Time, o *outcome) {
 	ports := map[netip.Addr]string{}
 	for _, w := range ways {
-		ports[w.address] = w.port
+		ports[w.Address] = egressPort + strings.TrimPrefix(w.Link, egressLink)
 	}
 	all, owned := addressesOfWays(ways)
 	done := n.nics.Put(all, owned, heard)
@@ -100,243 +67,38 @@ func (n *Node) putEgress(ways []egressWay, heard time.Time, o *outcome) {
 }
 
 // addressesOfWays returns the addresses of all ways, and of those that the node owns.
-func addressesOfWays(ways []egressWay) (all, owned []netip.Addr) {
+func addressesOfWays(ways []noderules.EgressWay) (all, owned []netip.Addr) {
 	for _, w := range ways {
-		all = append(all, w.address)
-		if w.owner {
-			owned = append(owned, w.address)
+		all = append(all, w.Address)
+		if w.Owner {
+			owned = append(owned, w.Address)
 		}
 	}
 	return all, owned
 }
 
-// egressChains returns the chains of egress addresses, which are there while the node has some.
-func (w wanted) egressChains() []*nftables.Chain {
-	if len(w.egress) == 0 {
-		return nil
-	}
-	at := func(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-		return &nftables.Chain{Table: table4(), Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: priority}
-	}
-	return []*nftables.Chain{
-		at(egressIn, nftables.ChainHookPrerouting, nftables.ChainPriorityMangle),
-		at(egressMarks, nftables.ChainHookPrerouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+10)), // the last before routing
-		at(egressOnly, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+2)),
-		at(egressOwn, nftables.ChainHookOutput, nftables.ChainPriorityMangle),
-	}
-}
+// forgetEvery is how often connections are forgotten.
+const forgetEvery = 10 * time.Second
 
-// egressSets returns the sets of egress addresses.
-func (w wanted) egressSets() []*nftables.Set {
-	if len(w.egress) == 0 {
-		return nil
-	}
-	connection := nftables.MustConcatSetType(
-		nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeIPAddr, nftables.TypeInetService, nftables.TypeInetProto)
-	return []*nftables.Set{{
-		ID:    1, // the library would count in a variable that goroutines share
-		Table: table4(), Name: egressStale, KeyType: connection, Concatenation: true, Dynamic: true, HasTimeout: true, Timeout: staleFor, Size: maxStale,
-	}}
-}
-
-// egressRules returns the rules for the links of egress addresses:
-//
-// egress-in     drops packets to the egress address that answer no pod. So the node does not answer there, leads nobody to
-//
-//	node ports, and resets no connection of a pod that another node began to translate.
-//
-// egress-marks  marks packets that came in by the links. The kernel drops those without the mark (see putFences), so nothing
-//
-//	leaves after another program has removed the table.
-//
-// egress-only   drops packets that leave without the address after all: those that the kernel does not track, and those of
-//
-//	connections that began with another source. The set egress-stale has such connections.
-//
-// egress-own    drops packets of the node's programs to the egress address.
-//
-// way-out       source NAT to the egress address.
-//
-// no-return     rejects packets that are routed back to the pod network, except by a node port.
-func (w wanted) egressRules() (all []rule) {
-	if len(w.egress) == 0 {
-		return nil
-	}
-	links := egressLink + "*"
-	all = append(all, rule{table4(), egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(inBy(links), marked())})
-	for _, e := range w.egress {
-		all = append(all, rule{
-			table4(), wayOut, fmt.Sprintf("from %s through other links than %s with source %s", e.link, linkName, e.address),
-			slices.Concat(inBy(e.link), outBy(linkName, expr.CmpOpNeq), snat(e.address)),
-		}, rule{
-			table4(), egressOnly, fmt.Sprintf("from %s with source %s", e.link, e.address),
-			slices.Concat(inBy(e.link), source(single(e.address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
-		})
-		if e.owner {
-			answers := slices.Concat(destination(single(e.address)), notAnswer(), dropped())
-			all = append(all, rule{table4(), egressIn, fmt.Sprintf("to %s only answers", e.address), answers}, rule{table4(), egressOwn, fmt.Sprintf("not to %s", e.address), answers})
-		}
-	}
-	out := slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq))
-	all = append(all,
-		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by TCP: noted", links), slices.Concat(out, noted(unix.IPPROTO_TCP))},
-		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by UDP: noted", links), slices.Concat(out, noted(unix.IPPROTO_UDP))},
-		rule{table4(), egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, linkName), slices.Concat(out, dropped())},
-		rule{
-			table4(), noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, linkName),
-			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpEq), sameDestination(), reject(table4())),
-		})
-	return append(all, databaseRules(links, w.databases, databasesHere, databasesThere)...)
-}
-
-// marked sets egressMark.
-func marked() []expr.Any {
-	number := binaryutil.NativeEndian.PutUint32
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: register},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: number(^uint32(egressMark)), Xor: number(egressMark)},
-		&expr.Meta{Key: expr.MetaKeyMARK, Register: register, SourceRegister: true},
-	}
-}
-
-// noted adds the connection of a packet that the kernel tracks to the set egress-stale.
-func noted(protocol byte) []expr.Any {
-	untracked := binaryutil.NativeEndian.PutUint32(expr.CtStateBitINVALID | expr.CtStateBitUNTRACKED)
-	all := []expr.Any{
-		&expr.Ct{Register: register, Key: expr.CtKeySTATE},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: untracked, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: register},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: []byte{protocol}},
-	}
-	for i, field := range []expr.Payload{
-		{Base: expr.PayloadBaseNetworkHeader, Offset: ipSource, Len: 4}, {Base: expr.PayloadBaseTransportHeader, Offset: 0, Len: 2},
-		{Base: expr.PayloadBaseNetworkHeader, Offset: ipDestination, Len: 4}, {Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-	} {
-		field.DestRegister = unix.NFT_REG32_00 + uint32(i)
-		all = append(all, &field)
-	}
-	return append(all, &expr.Meta{Key: expr.MetaKeyL4PROTO, Register: unix.NFT_REG32_04},
-		&expr.Dynset{SrcRegKey: unix.NFT_REG32_00, SetName: egressStale, Operation: unix.NFT_DYNSET_OP_UPDATE})
-}
-
-// staleConnection returns the connection in an element of the set egress-stale: each of its five parts has four bytes.
-func staleConnection(e nftables.SetElement) (c nodeports.Connection, ok bool) {
-	if len(e.Key) != 5*4 {
-		return c, false
-	}
-	at := func(part int) netip.AddrPort {
-		k := e.Key[part*4:]
-		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(k[:4])), binary.BigEndian.Uint16(k[4:6]))
-	}
-	return nodeports.Connection{From: at(0), To: at(2), Protocol: e.Key[4*4]}, true
-}
-
-// notAnswer matches packets that belong to no connection.
-func notAnswer() []expr.Any {
-	known := binaryutil.NativeEndian.PutUint32(expr.CtStateBitESTABLISHED | expr.CtStateBitRELATED)
-	return []expr.Any{
-		&expr.Ct{Register: register, Key: expr.CtKeySTATE},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: known, Xor: make([]byte, 4)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
-	}
-}
-
-// putFences makes the kernel drop packets that came in by the links of egress addresses without egressMark, by routing rules:
-// programs that remove all nftables rules leave these in place. It removes the routing rules of other links.
-func putFences(ns netns.NsHandle, w wanted) (changed bool, err error) {
-	err = links.At(ns, func(h *netlink.Handle) error {
-		all, err := links.Dump(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_V4) })
-		if errors.Is(err, unix.EOPNOTSUPP) && len(w.egress) == 0 {
-			return nil // the kernel has no routing rules
-		}
-		if err != nil {
-			return fmt.Errorf("list routing rules: %w", err)
-		}
-		missing := map[string]bool{}
-		for _, e := range w.egress {
-			missing[e.link] = true
-		}
-		for _, is := range all {
-			if isFence(&is) && missing[is.IifName] {
-				delete(missing, is.IifName)
-				continue
-			}
-			if is.Protocol != protocol || is.Priority == policyroute.Priority {
-				continue
-			}
-			changed = true
-			if failed := h.RuleDel(&is); failed != nil && !errors.Is(failed, unix.ENOENT) {
-				err = errors.Join(err, fmt.Errorf("remove the routing rule of link %s: %w", is.IifName, failed))
-			}
-		}
-		for link := range missing {
-			changed = true
-			if failed := h.RuleAdd(fence(link)); failed != nil && !errors.Is(failed, unix.EEXIST) {
-				err = errors.Join(err, fmt.Errorf("add the routing rule of link %s: %w", link, failed))
-			}
-		}
-		return err
-	})
-	return changed, err
-}
-
-// isFence reports whether a routing rule is one of fence.
-func isFence(r *netlink.Rule) bool {
-	return r.Protocol == protocol && r.Priority == fencePriority && r.Mark == 0 && r.Mask != nil && *r.Mask == egressMark
-}
-
-// fence returns the routing rule that drops packets from a link without egressMark.
-func fence(link string) *netlink.Rule {
-	r, mask := netlink.NewRule(), uint32(egressMark)
-	r.Family, r.Priority, r.Protocol, r.Type = netlink.FAMILY_V4, fencePriority, protocol, unix.RTN_BLACKHOLE
-	r.IifName, r.Mask = link, &mask
-	return r
-}
-
-// forgetStale deletes the connections that began with another source than the egress address and go on. Their next packets
-// begin them again, with the egress address: a flow of UDP continues, and one of TCP is reset by its other end. It lists all
-// connections of the kernel, so it does nothing for forgetEvery after it was needed.
+// forgetStale lets connections of selected pods that began with another source begin again. That lists all connections of the
+// kernel, so it does nothing for forgetEvery after it was needed.
 func (n *Node) forgetStale(w wanted) error {
 	if time.Since(n.forgotten) < forgetEvery {
 		return nil
 	}
-	for _, set := range w.egressSets() {
-		c, err := nftables.New(nftables.WithNetNSFd(int(n.cfg.Netns)))
-		if err != nil {
-			return fmt.Errorf("open nftables: %w", err)
-		}
-		list, err := c.GetSetElements(set)
-		if err != nil {
-			return fmt.Errorf("list nftables set %s: %w", set.Name, err)
-		}
-		stale := map[nodeports.Connection]bool{}
-		for _, e := range list {
-			if connection, ok := staleConnection(e); ok {
-				stale[connection] = true
-			}
-		}
-		if len(stale) == 0 {
-			continue
-		}
+	some, err := w.ForgetStale(n.cfg.Netns)
+	if some {
 		n.forgotten = time.Now()
-		if err := nodeports.ForgetConnections(n.cfg.Netns, stale); err != nil {
-			return err
-		}
-		c.FlushSet(set)
-		if err := c.Flush(); err != nil {
-			return fmt.Errorf("empty nftables set %s: %w", set.Name, err)
-		}
 	}
-	return nil
+	return err
 }
 
 // forgetStray deletes the connections to the egress address of a pair that is about to be made. Such answers came in while a
 // neighbour took this node for the holder. A connection that moves here would get another port, because they have its port.
 func (n *Node) forgetStray(w wanted, p pair) error {
-	for _, e := range w.egress {
-		if e.link == p.link {
-			return nodeports.ForgetTo(n.cfg.Netns, e.address)
+	for _, e := range w.Egress {
+		if e.Link == p.link {
+			return nodeports.ForgetTo(n.cfg.Netns, e.Address)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
 // dropped returns how many packets the rules of the node with a text have dropped.
@@ -62,10 +63,10 @@ func TestIsolatedPodsGetNothingElseFromTheirNode(t *testing.T) {
 		network("nft add table ip seen; nft 'add chain ip seen in { type filter hook prerouting priority raw; }'" +
 			"; nft add rule ip seen in iifname peer0 meta l4proto != tcp counter; nft add rule ip seen in iifname peer0 tcp flags rst counter")
 	}
-	listen(t, l.networks["a"], "8080")
+	namespace.Listen(t, l.networks["a"], "8080")
 	nothing := func() {
 		t.Helper()
-		require.NoError(t, dial(t, l.networks["a"], "10.96.0.10", "80", time.Minute)) // what was sent before has passed
+		require.NoError(t, namespace.Dial(t, l.networks["a"], "10.96.0.10", "80", time.Minute)) // what was sent before has passed
 		for namespace, network := range l.in {
 			require.Equal(t, 2, strings.Count(network("nft list table ip seen"), "counter packets 0 "), "the node has sent something to %s:\n%s", namespace, network("nft list table ip seen"))
 		}
@@ -92,5 +93,5 @@ func TestIsolatedPodsGetNothingElseFromTheirNode(t *testing.T) {
 		require.Eventually(t, func() bool { return l.dropped(c.by) == before+1 }, time.Minute, 10*time.Millisecond, c.text)
 		nothing()
 	}
-	require.ErrorContains(t, dial(t, l.networks["a"], "10.96.0.60", "80", time.Minute), "refused", "by ICMP")
+	require.ErrorContains(t, namespace.Dial(t, l.networks["a"], "10.96.0.60", "80", time.Minute), "refused", "by ICMP")
 }

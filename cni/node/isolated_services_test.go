@@ -4,7 +4,9 @@ import (
 	"net/netip"
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -63,7 +65,7 @@ func newIsolatedLab(t *testing.T, pods map[string][]string) *isolatedLab {
 	for _, step := range l.steps() {
 		twice(t, step)
 	}
-	changed, err := putFences(node, l.w)
+	changed, err := l.w.PutFences(node)
 	require.NoError(t, err)
 	require.False(t, changed, "these routing rules are of others")
 	for _, p := range l.w.pairs {
@@ -76,7 +78,7 @@ func newIsolatedLab(t *testing.T, pods map[string][]string) *isolatedLab {
 func (l *isolatedLab) steps() []func() (bool, error) {
 	return []func() (bool, error){
 		func() (bool, error) { return l.n.allowForwarding(l.w) },
-		func() (bool, error) { return putRules(l.node, l.w) },
+		func() (bool, error) { return l.w.PutRules(l.node) },
 		func() (bool, error) { return putRoutes(l.node, l.w) },
 		func() (bool, error) { return policyroute.Put(l.node, l.w.routers()) },
 	}
@@ -109,21 +111,26 @@ func TestIsolatedServices(t *testing.T) {
 		"10.96.0.60:8080": "", "10.96.0.60:8081": "",
 	})
 
-	listen(t, networks["a"], "8080")
-	listen(t, networks["b"], "8081")
-	listen(t, node, "8082")
-	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
-	require.NoError(t, dial(t, networks["b"], "10.96.0.20", "80", patience.Patience))
-	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.20", "80", patience.Patience), "refused", "the pod of its own namespace, which does not listen")
-	require.NoError(t, dial(t, networks["a"], "10.96.0.40", "80", patience.Patience), "an endpoint on the node itself")
-	requireDropped(t, onNode, networks["a"], "10.96.0.50", "80") // another address of the node
-	require.ErrorContains(t, dial(t, networks["a"], "10.96.0.30", "80", patience.Patience), "refused", "nobody serves")
+	namespace.Listen(t, networks["a"], "8080")
+	namespace.Listen(t, networks["b"], "8081")
+	namespace.Listen(t, node, "8082")
+	require.NoError(t, namespace.Dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
+	require.NoError(t, namespace.Dial(t, networks["b"], "10.96.0.20", "80", patience.Patience))
+	require.ErrorContains(t, namespace.Dial(t, networks["a"], "10.96.0.20", "80", patience.Patience), "refused", "the pod of its own namespace, which does not listen")
+	require.NoError(t, namespace.Dial(t, networks["a"], "10.96.0.40", "80", patience.Patience), "an endpoint on the node itself")
+	const elsewhere = "from " + linkPrefix + "* to no address but 192.168.33.11"
+	before := l.dropped(elsewhere)
+	require.Eventually(t, func() bool { // on a slow machine the time can be over before a packet is sent
+		assert.Error(t, namespace.Dial(t, networks["a"], "10.96.0.50", "80", patience.Brief), "another address of the node")
+		return l.dropped(elsewhere) > before
+	}, patience.Patience, time.Millisecond)
+	require.ErrorContains(t, namespace.Dial(t, networks["a"], "10.96.0.30", "80", patience.Patience), "refused", "nobody serves")
 	require.Contains(t, onNode("ip rule"), "iif "+linkOf("a"))
 
 	onNode("ip rule del priority 207; ip rule del priority 207")
-	require.Error(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Brief), "it does not leave by the link of another namespace")
+	require.Error(t, namespace.Dial(t, networks["a"], "10.96.0.10", "80", patience.Brief), "it does not leave by the link of another namespace")
 	twice(t, func() (bool, error) { return policyroute.Put(node, w.routers()) })
-	require.NoError(t, dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
+	require.NoError(t, namespace.Dial(t, networks["a"], "10.96.0.10", "80", patience.Patience))
 
 	w.pairs = nil
 	require.Contains(t, onNode("ip route show table all proto 206"), "100.96.0.1")
@@ -140,5 +147,5 @@ func TestIsolatedNodesWithIPv6(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"node:192.168.33.11:port:a fd00::2/128"}, w.show())
 	ns, _ := namespace.WithShell(t)
-	twice(t, func() (bool, error) { return putRules(ns, w) })
+	twice(t, func() (bool, error) { return w.PutRules(ns) })
 }

@@ -104,44 +104,6 @@ func TestNamespaces(t *testing.T) {
 	}, w.unreached)
 }
 
-func TestIsolatedRules(t *testing.T) {
-	ns, run := namespace.WithShell(t)
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
-	w := wantedOf(t, isolatedPlace())
-	twice(t, func() (bool, error) { return putRules(ns, w) })
-	require.Equal(t, strings.TrimSpace(`
-table inet coe-bridge {
-	chain databases-here {
-		type filter hook input priority filter; policy accept;
-		iifname "coe-*" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe-* not to database ports 6640-6644"
-		iifname "coe-*" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe-* not to database ports 12379-12380"
-	}
-
-	chain no-forward {
-		type filter hook forward priority filter; policy accept;
-		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
-		iifname "coe-*" counter packets 0 bytes 0 drop comment "from coe-* nowhere else"
-		oifname "coe-*" counter packets 0 bytes 0 drop comment "to coe-* from nowhere else"
-	}
-
-	chain own-pods {
-		type filter hook input priority filter; policy accept;
-		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
-		iifname "coe-*" ip daddr != 192.168.33.11 counter packets 0 bytes 0 drop comment "from coe-* to no address but 192.168.33.11"
-		iifname "coe-*" fib saddr . iif oif missing counter packets 0 bytes 0 drop comment "from coe-* only from pods that are routed there"
-		iifname "coe-*" ip6 saddr fe80::/10 meta l4proto != ipv6-icmp counter packets 0 bytes 0 drop comment "from coe-* with link-local addresses only ICMPv6"
-	}
-}`), strings.TrimSpace(run("nft list table inet coe-bridge")))
-	require.NotContains(t, run("nft list ruleset"), "chain way-out")
-	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge no-forward", "flush chain inet coe-bridge own-pods"} {
-		run("nft " + taken)
-		twice(t, func() (bool, error) { return putRules(ns, w) })
-		require.Equal(t, 9, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
-	}
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
-	require.NotContains(t, run("nft list ruleset"), "coe-*")
-}
-
 // An address moves between namespaces, and pods that have gone lose their route. A pair that a
 // killed agent has left unfinished is finished.
 func TestIsolatedLinksAndRoutes(t *testing.T) {

@@ -16,10 +16,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 )
 
 // group is the interface group of the switch's ends of the pairs.
-const group = 0xc0f
+const group = noderules.Group
 
 // exists reports whether both ends exist and are peers.
 func (p pair) exists(ns netns.NsHandle) (is bool, err error) {
@@ -192,7 +193,7 @@ func (n *Node) allowForwarding(w wanted) (changed bool, err error) {
 	if changed, err = n.cfg.Settings.Put(n.cfg.Netns, "ipv4/ip_forward", "1"); err != nil {
 		return changed, fmt.Errorf("enable IP forwarding: %w", err)
 	}
-	if !w.ipv6.source.IsValid() || w.isolated { // nodes lead isolated pods with IPv4 only
+	if !w.IPv6.Source.IsValid() || w.Isolated { // nodes lead isolated pods with IPv4 only
 		return changed, nil
 	}
 	is, err := n.cfg.Settings.Get(n.cfg.Netns, forwardingIPv6)

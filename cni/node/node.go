@@ -1,11 +1,12 @@
 // Package node connects the node itself to the pod network. It creates the link of the
 // node's management port and adds it to the switch, routes the pod network to it, and
-// writes the nftables rules for traffic that leaves the cluster with the node's address. If
+// lets rules give the node's address to traffic that leaves the cluster (package noderules). If
 // namespaces are isolated, it creates a link for each namespace with interfaces on the node
-// instead, routes the addresses of these interfaces, and forwards nothing. It translates to egress addresses, which
-// NICs of the node have (package nics), and replaces ports that OpenDaylight does not program (package odlports). Package node checks all
-// of this when the kernel or the switch reports a change, and repairs only what differs. In each check it lets the connected node answer for
-// services and pods (package nodeservices), about which it knows nothing else.
+// instead, routes the addresses of these interfaces, and forwards nothing. It adds a link for each egress address, which
+// NICs of the node have (package nics), and replaces ports that OpenDaylight does not program (package odlports).
+//
+// Package node checks all of this when the kernel or the switch reports a change, and repairs only what differs. Then it lets the
+// node answer for services and pods (package nodeservices). It knows neither expressions of nftables nor services.
 //
 // It needs no memory, because it recognises what it created: links by their group, addresses by
 // their link, routes by their protocol, rules by their table, ports by their external_ids.
@@ -27,6 +28,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/cni/egress/nics"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/nodeservices"
 	"github.com/coe-bridge/coe-bridge/cni/odlports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
@@ -104,7 +106,7 @@ func New(cfg Config) *Node {
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
 		services: nodeservices.New(nodeservices.Config{
 			Switch: cfg.Switch, Uplink: cfg.Uplink, Netns: cfg.Netns, Settings: cfg.Settings, Link: linkName, EgressLinks: furtherLinks(cfg.OpenDaylight),
-			OpenDaylight: cfg.OpenDaylight, OfDatabase: ofDatabase, FreshFor: freshFor, Log: cfg.Log, Registry: cfg.Registry,
+			OpenDaylight: cfg.OpenDaylight, OfDatabase: noderules.OfDatabase, FreshFor: freshFor, Log: cfg.Log, Registry: cfg.Registry,
 		}),
 		answers: egress.New(cfg.Netns), nics: nics.New(nics.Config{Netns: cfg.Netns, OfPods: isOwn, FreshFor: freshFor}),
 		odl: odlports.New(odlports.Config{Switch: cfg.Switch, Programmed: cfg.Programmed, Log: cfg.Log}), controllers: controllersOf(cfg.Managers),

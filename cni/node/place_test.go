@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
@@ -61,112 +63,31 @@ func twice(t *testing.T, do func() (bool, error)) {
 	}
 }
 
-func TestRules(t *testing.T) {
-	ns, run := namespace.WithShell(t)
-	run("nft add table ip others; nft add chain ip others c")
-	w := wantedOf(t, place())
-	twice(t, func() (bool, error) { return putRules(ns, w) })
-	require.Equal(t, strings.TrimSpace(`
-table ip coe-bridge {
-	chain no-return {
-		type filter hook forward priority filter; policy accept;
-		iifname != "coe0" oifname "coe0" fib saddr type local counter packets 0 bytes 0 drop comment "from elsewhere not with an address of the node"
-		iifname != "coe0" oifname "coe0" fib saddr oifname "coe0" counter packets 0 bytes 0 drop comment "from elsewhere not with an address that is routed to coe0"
-		iifname != "coe0" oifname "coe0" ip saddr 169.254.169.5 counter packets 0 bytes 0 drop comment "from elsewhere not with the address 169.254.169.5, which a pod sees that reaches itself"
-		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmp host-unreachable comment "from coe0 not back to it, except by a node port"
-		iifname != "coe0" oifname "coe0" ip saddr 100.96.0.0/16 counter packets 0 bytes 0 drop comment "from nodes 100.96.0.0/16 to pods only by coe0"
+// TestWantedRules: the rules follow from the place of the node.
+func TestWantedRules(t *testing.T) {
+	at, prefix := netip.MustParseAddr, netip.MustParsePrefix
+	both := noderules.Wanted{
+		IPv4: noderules.Family{
+			Source: at("100.96.0.2"), Nodes: prefix("100.96.0.0/16"), Service: at("100.96.0.3"), Edge: at("100.96.255.254"),
+			Services: []netip.Prefix{prefix("10.96.0.0/12"), prefix("172.30.4.0/22")}, Routed: []netip.Prefix{prefix("198.51.100.0/24")},
+		},
+		IPv6: noderules.Family{
+			Source: at("fd00:96::2"), Nodes: prefix("fd00:96::/64"), Service: at("fd00:96::3"), Edge: at("fd00:96::ffff:fffe"),
+			Services: []netip.Prefix{prefix("fd00:10::/108")}, Routed: []netip.Prefix{prefix("2001:db8::/32")},
+		},
 	}
-
-	chain way-out {
-		type nat hook postrouting priority srcnat; policy accept;
-		oifname "coe0" ip daddr 10.96.0.0/12 fib saddr type local counter packets 0 bytes 0 snat to 100.96.0.3 comment "from the node to services 10.96.0.0/12 through coe0 with source 100.96.0.3"
-		oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 10.96.0.0/12 through coe0 with source 100.96.255.254"
-		oifname "coe0" ip daddr 172.30.4.0/22 fib saddr type local counter packets 0 bytes 0 snat to 100.96.0.3 comment "from the node to services 172.30.4.0/22 through coe0 with source 100.96.0.3"
-		oifname "coe0" ip daddr 172.30.4.0/22 counter packets 0 bytes 0 snat to 100.96.255.254 comment "from others to services 172.30.4.0/22 through coe0 with source 100.96.255.254"
-		iifname "coe0" oifname != "coe0" ip daddr 198.51.100.0/24 counter packets 0 bytes 0 return comment "from coe0 to 198.51.100.0/24 with the address of the pod"
-		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
-	}
-}`), strings.TrimSpace(run("nft list table ip coe-bridge")))
-	require.Equal(t, strings.TrimSpace(`
-table inet coe-bridge {
-	chain databases-here {
-		type filter hook input priority filter; policy accept;
-		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 6640-6644"
-		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 12379-12380"
-	}
-
-	chain databases-there {
-		type filter hook forward priority filter; policy accept;
-		iifname "coe0" tcp dport 6640-6644 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 6640-6644"
-		iifname "coe0" tcp dport 12379-12380 counter packets 0 bytes 0 drop comment "from coe0 not to database ports 12379-12380"
-	}
-
-	chain no-forward {
-		type filter hook forward priority filter; policy accept;
-		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
-	}
-
-	chain own-pods {
-		type filter hook input priority filter; policy accept;
-		iifgroup 3086 counter packets 0 bytes 0 drop comment "from links of pods only through OVN"
-	}
-}`), strings.TrimSpace(run("nft list table inet coe-bridge")))
-
-	without := place()
-	without.Edge = netip.Addr{}
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, without)) })
-	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to 100.96.0.3"), "others get no source that policies allow")
-	require.Equal(t, 2, strings.Count(run("nft list ruleset"), "snat to"))
-	require.Contains(t, run("nft list chain ip coe-bridge no-return"),
-		`oifname "coe0" ip daddr 10.96.0.0/12 counter packets 0 bytes 0 reject with icmp host-unreachable comment "from others not to services 10.96.0.0/12: the node has no edge address"`)
-
-	fewer := place()
-	fewer.Services = nil
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
-	require.NotContains(t, run("nft list ruleset"), "snat to")
-	for _, taken := range []string{"delete table inet coe-bridge", "flush chain inet coe-bridge databases-here", "flush chain inet coe-bridge databases-there"} {
-		run("nft " + taken)
-		twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, fewer)) })
-		require.Equal(t, 6, strings.Count(run("nft list table inet coe-bridge"), " drop "), taken)
-	}
-	run("nft delete chain ip coe-bridge way-out; nft add chain ip coe-bridge way-out '{ type filter hook output priority 0; }'")
-	twice(t, func() (bool, error) { return putRules(ns, w) })
-	twice(t, func() (bool, error) { return removeRules(ns) })
-	require.Contains(t, run("nft list ruleset"), "table ip others")
-	require.NotContains(t, run("nft list ruleset"), tableName)
-}
-
-// A node with IPv6 addresses has the rules for IPv6 too, and no others change.
-func TestRulesOfIPv6(t *testing.T) {
-	ns, run := namespace.WithShell(t)
-	_, err := putRules(ns, wantedOf(t, place()))
+	require.Equal(t, both, wantedOf(t, place6()).Wanted)
+	balancing := wantedOf(t, balancingPlace())
+	balancing.namePorts()
+	require.Equal(t, noderules.Wanted{IPv4: both.IPv4, Balances: true, OfPorts: true}, balancing.Wanted)
+	isolated := noderules.Wanted{Isolated: true, IPv4: noderules.Family{Source: at("192.168.33.11")}}
+	require.Equal(t, isolated, wantedOf(t, isolatedPlace()).Wanted)
+	isolated.Balances, isolated.IPv4.Services = true, []netip.Prefix{prefix("10.96.0.0/12")}
+	isolated.Namespaces = []noderules.Namespace{{Link: linkOf("a")}, {Link: linkOf("b"), Unrouted: []netip.Addr{at("10.42.0.2")}}}
+	w, err := newWanted(leadingPlace(), records(map[string][]string{"a/one": {"10.42.0.2"}, "b/one": {"10.42.0.2"}}), nil)
 	require.NoError(t, err)
-	before := run("nft list table ip coe-bridge; nft list table inet coe-bridge")
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place6())) })
-	require.Equal(t, before, run("nft list table ip coe-bridge; nft list table inet coe-bridge"))
-	require.Equal(t, strings.TrimSpace(`
-table ip6 coe-bridge {
-	chain no-return {
-		type filter hook forward priority filter; policy accept;
-		iifname != "coe0" oifname "coe0" fib saddr type local counter packets 0 bytes 0 drop comment "from elsewhere not with an address of the node"
-		iifname != "coe0" oifname "coe0" fib saddr oifname "coe0" counter packets 0 bytes 0 drop comment "from elsewhere not with an address that is routed to coe0"
-		iifname != "coe0" oifname "coe0" ip6 saddr fd69::5 counter packets 0 bytes 0 drop comment "from elsewhere not with the address fd69::5, which a pod sees that reaches itself"
-		iifname "coe0" oifname "coe0" ct status ! dnat counter packets 0 bytes 0 reject with icmpv6 addr-unreachable comment "from coe0 not back to it, except by a node port"
-		iifname != "coe0" oifname "coe0" ip6 saddr fd00:96::/64 counter packets 0 bytes 0 drop comment "from nodes fd00:96::/64 to pods only by coe0"
-	}
-
-	chain way-out {
-		type nat hook postrouting priority srcnat; policy accept;
-		oifname "coe0" ip6 daddr fd00:10::/108 fib saddr type local counter packets 0 bytes 0 snat to fd00:96::3 comment "from the node to services fd00:10::/108 through coe0 with source fd00:96::3"
-		oifname "coe0" ip6 daddr fd00:10::/108 counter packets 0 bytes 0 snat to fd00:96::ffff:fffe comment "from others to services fd00:10::/108 through coe0 with source fd00:96::ffff:fffe"
-		iifname "coe0" oifname != "coe0" ip6 daddr 2001:db8::/32 counter packets 0 bytes 0 return comment "from coe0 to 2001:db8::/32 with the address of the pod"
-		iifname "coe0" oifname != "coe0" counter packets 0 bytes 0 masquerade fully-random comment "from coe0 through other links with the address of the node"
-	}
-}`), strings.TrimSpace(run("nft list table ip6 coe-bridge")))
-	run("nft flush chain ip6 coe-bridge no-return")
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place6())) })
-	twice(t, func() (bool, error) { return putRules(ns, wantedOf(t, place())) })
-	require.NotContains(t, run("nft list ruleset"), "ip6 coe-bridge")
+	slices.SortFunc(isolated.Namespaces, func(a, b noderules.Namespace) int { return strings.Compare(a.Link, b.Link) })
+	require.Equal(t, isolated, w.Wanted)
 }
 
 // A node that begins to forward IPv6 packets accepts router advertisements as before, and keeps the default route that
@@ -206,7 +127,7 @@ func TestForgetOthers(t *testing.T) {
 		require.NoError(t, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, &netlink.ConntrackFlow{
 			FamilyType: unix.AF_INET, TimeOut: 100,
 			Forward: netlink.IPTuple{SrcIP: client, DstIP: to, SrcPort: 1000, DstPort: 80, Protocol: unix.IPPROTO_UDP},
-			Reverse: netlink.IPTuple{SrcIP: to, DstIP: w.ipv4.service.AsSlice(), SrcPort: 80, DstPort: 1000, Protocol: unix.IPPROTO_UDP},
+			Reverse: netlink.IPTuple{SrcIP: to, DstIP: w.IPv4.Service.AsSlice(), SrcPort: 80, DstPort: 1000, Protocol: unix.IPPROTO_UDP},
 		}))
 	}
 	n := &Node{cfg: Config{Netns: ns}}
@@ -219,7 +140,7 @@ func TestForgetOthers(t *testing.T) {
 	}
 	create()
 	without := w
-	without.ipv4.edge = netip.Addr{}
+	without.IPv4.Edge = netip.Addr{}
 	forget(without, 1)
 	forget(w, 0)
 	create()

@@ -72,7 +72,7 @@ var errTaken = errors.New("the node already has another route to it; " +
 // takenIPv6 returns the prefixes to which the node has another IPv6 route than by our links. The kernel lets several
 // be there, with different metrics, unlike routes of IPv4, which RouteAdd refuses.
 func (w wanted) takenIPv6(h *netlink.Handle) (map[netip.Prefix]bool, error) {
-	if !w.ipv6.source.IsValid() {
+	if !w.IPv6.Source.IsValid() {
 		return nil, nil
 	}
 	ours := map[int]bool{}
@@ -142,12 +142,12 @@ func ownRoutes(h *netlink.Handle) (map[int]map[netip.Prefix]netlink.Route, error
 func (w wanted) same(is netlink.Route, r route) bool {
 	via, _ := netip.AddrFromSlice(is.Gw)
 	src, _ := netip.AddrFromSlice(is.Src)
-	return via.Unmap() == r.via && src.Unmap() == w.family(r.to.Addr()).source
+	return via.Unmap() == r.via && src.Unmap() == w.family(r.to.Addr()).Source
 }
 
 func (w wanted) kernel(link int, r route) *netlink.Route {
 	out := &netlink.Route{
-		LinkIndex: link, Dst: links.IPNet(r.to), Src: w.family(r.to.Addr()).source.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
+		LinkIndex: link, Dst: links.IPNet(r.to), Src: w.family(r.to.Addr()).Source.AsSlice(), Protocol: protocol, Scope: netlink.SCOPE_LINK,
 	}
 	if r.via.IsValid() {
 		out.Gw, out.Scope = r.via.AsSlice(), netlink.SCOPE_UNIVERSE

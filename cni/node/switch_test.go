@@ -23,8 +23,9 @@ import (
 // TestLostAddressWithoutSwitch: a node whose switch does not answer takes an egress address away that it does not own any more. Another node has
 // it by then.
 func TestLostAddressWithoutSwitch(t *testing.T) {
-	r := newRouter(t)
-	n := withoutSwitch(t, r.ns)
+	ns, run := namespace.WithShell(t)
+	run("ip link add eth0 type veth peer name eth1; ip link set eth0 up; ip link set eth1 up; ip addr add 192.0.2.10/24 dev eth0")
+	n := withoutSwitch(t, ns)
 	part := &uplink.Egress{Addresses: []uplink.EgressAddress{{
 		Name: netvirt.EgressPortName(1, 0), Number: 1, NextHop: netvirt.EgressNextHop(1, 0), MAC: netvirt.EgressMAC(1, 0),
 		Egress: netip.MustParseAddr(egressAddress), Owner: true,
@@ -33,11 +34,11 @@ func TestLostAddressWithoutSwitch(t *testing.T) {
 		var has wanted
 		require.NoError(t, has.addEgress(part))
 		var o outcome
-		n.putEgress(has.egress, time.Now(), &o)
+		n.putEgress(has.Egress, time.Now(), &o)
 		require.NoError(t, errors.Join(o.err, o.ofWays()))
 		for _, owner := range []bool{true, false} {
 			if former {
-				n.nics = nics.New(nics.Config{Netns: r.ns, OfPods: isOwn, FreshFor: freshFor})
+				n.nics = nics.New(nics.Config{Netns: ns, OfPods: isOwn, FreshFor: freshFor})
 			}
 			is := *part
 			is.Addresses = []uplink.EgressAddress{part.Addresses[0]}
@@ -45,7 +46,7 @@ func TestLostAddressWithoutSwitch(t *testing.T) {
 			asks, stop := n.asking(t.Context())
 			require.Error(t, n.sync(t.Context(), asks, place(), &is, time.Now()).err)
 			stop()
-			require.Equal(t, owner, strings.Contains(r.run("ip", "-n", r.node, "addr"), egressAddress+"/32"))
+			require.Equal(t, owner, strings.Contains(run("ip addr"), egressAddress+"/32"))
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
@@ -153,7 +154,7 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 		o.fail("determine the node's connection to the pod network", err)
 		return o
 	}
-	if w.isolated && w.balances && n.filtersStrictly() {
+	if w.Isolated && w.Balances && n.filtersStrictly() {
 		w.unreached = append(w.unreached, "services by endpoints on other nodes: net.ipv4.conf.all.rp_filter is 1, and the node drops their answers; set it to 0")
 	}
 	n.logUnreached(w.unreached)
@@ -161,8 +162,8 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 	replaced, unseen := n.odl.Replace(asks, w.nodePorts())
 	o.note("", "port", replaced, nil)
 	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight has not programmed", unseen, &n.unprogrammedFailure)
-	n.putEgress(w.egress, heard, &o)
-	n.metrics.egressWays.Set(float64(len(w.egress)))
+	n.putEgress(w.Egress, heard, &o)
+	n.metrics.egressWays.Set(float64(len(w.Egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)
 	return o
 }
@@ -205,13 +206,13 @@ func (n *Node) wanted(ctx context.Context, place *uplink.Place, part *uplink.Egr
 		fit.WayOut = nil
 	}
 	w, err := newWanted(&fit, n.cfg.Uplink.Records(), routed)
-	w.mtu, w.softwareChecksums, w.databases = mtu, n.facts.userspace, slices.Clip(n.facts.databases)
+	w.mtu, w.softwareChecksums, w.Databases = mtu, n.facts.userspace, slices.Clip(n.facts.databases)
 	if n.cfg.OpenDaylight {
 		w.namePorts()
-		w.controllers = n.controllers
+		w.Controllers = n.controllers
 	}
 	if err == nil && part != nil {
-		w.databases = append(w.databases, part.Port) // a pod could keep the bridge from being answered
+		w.Databases = append(w.Databases, part.Port) // a pod could keep the bridge from being answered
 		err = w.addEgress(part)
 	}
 	return w, err
@@ -224,21 +225,21 @@ func (n *Node) join(ctx, asks context.Context, w wanted, o *outcome) {
 	if connected {
 		o.step("", "link", func() (bool, error) { return n.removeOthers(asks, w.pairs, n.cfg.OpenDaylight) })
 	}
-	if !w.isolated || w.balances {
+	if !w.Isolated || w.Balances {
 		o.step("", "forwarding", func() (bool, error) { return n.allowForwarding(w) })
 	}
 	// Rules come before links and routes, so that no packet misses them. Without them the node would connect
 	// isolated namespaces, or let pods leave without their egress address.
-	ruled := o.step("", "rules", func() (bool, error) { return putRules(n.cfg.Netns, w) })
-	n.ruledIPv6 = w.ipv6.source.IsValid() && (ruled || n.ruledIPv6)
-	if !ruled && (w.isolated || len(w.egress) > 0) {
+	ruled := o.step("", "rules", func() (bool, error) { return w.PutRules(n.cfg.Netns) })
+	n.ruledIPv6 = w.IPv6.Source.IsValid() && (ruled || n.ruledIPv6)
+	if !ruled && (w.Isolated || len(w.Egress) > 0) {
 		return
 	}
 	if ruled {
 		o.step("", "connections", func() (bool, error) { return false, n.forgetOthers(w) })
 	}
 	// The routing rules need the mark that the rules set.
-	if !o.step("", "routing rules", func() (bool, error) { return putFences(n.cfg.Netns, w) }) {
+	if !o.step("", "routing rules", func() (bool, error) { return w.PutFences(n.cfg.Netns) }) {
 		w.pairs = slices.DeleteFunc(slices.Clone(w.pairs), func(p pair) bool { return strings.HasPrefix(p.link, egressLink) })
 	}
 	for _, p := range w.pairs {
@@ -260,10 +261,10 @@ func (n *Node) join(ctx, asks context.Context, w wanted, o *outcome) {
 // forgetOthers ends the connections of others whose source is the service address: once, when the rules give
 // others the edge address. The kernel keeps the source of a connection. IPv6 came after edge addresses.
 func (n *Node) forgetOthers(w wanted) error {
-	if !w.ipv4.edge.IsValid() || n.othersForgotten {
+	if !w.IPv4.Edge.IsValid() || n.othersForgotten {
 		return nil
 	}
-	err := nodeports.ForgetOthers(n.cfg.Netns, w.ipv4.service)
+	err := nodeports.ForgetOthers(n.cfg.Netns, w.IPv4.Service)
 	n.othersForgotten = err == nil
 	return err
 }
@@ -331,12 +332,12 @@ func (n *Node) leave(ctx context.Context) (changes []string, err error) {
 	if removed {
 		changes = append(changes, "link")
 	}
-	removed, fences := putFences(n.cfg.Netns, wanted{})
+	removed, fences := noderules.Wanted{}.PutFences(n.cfg.Netns)
 	led, ways := policyroute.Put(n.cfg.Netns, nil)
 	if removed || led {
 		changes = append(changes, "routing rules")
 	}
-	removed, rules := removeRules(n.cfg.Netns)
+	removed, rules := noderules.RemoveRules(n.cfg.Netns)
 	if removed {
 		changes = append(changes, "rules")
 	}

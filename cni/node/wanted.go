@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -16,19 +17,19 @@ import (
 // The names of the pair of links of the management port: the node's own end, which has the
 // address, and the end in the switch.
 const (
-	linkName = "coe0"
+	linkName = noderules.Link
 	portName = "coe0-port"
 )
 
 // The prefixes of the names of the pairs of links of egress addresses. The number of the EgressIP and of the port follows.
 const (
-	egressLink = "coe-eg"
+	egressLink = noderules.EgressPrefix
 	egressPort = "coeg"
 )
 
 // The prefixes of the names of links in namespaces: isolated ones, or all if pods send to services by them.
 const (
-	linkPrefix = "coe-"
+	linkPrefix = noderules.NamespacePrefix
 	portPrefix = "coep"
 )
 
@@ -45,53 +46,22 @@ func furtherLinks(openDaylight bool) string {
 
 // wanted is the wanted state of the node.
 type wanted struct {
-	isolated bool
-	// balances: pods send to services by the links of their namespaces. If they are not isolated, they also send to what is outside
-	// the network by these.
-	balances bool
-	// ofPorts: the router of the network has the MAC addresses of ports of the switch.
-	ofPorts bool
-	pairs   []pair           // sorted by link
-	mac     net.HardwareAddr // of pairs, except pairs of egress addresses
-	ipv4    family
-	ipv6    family
-	egress  []egressWay // sorted by link
+	noderules.Wanted
+	pairs []pair           // sorted by link
+	mac   net.HardwareAddr // of pairs, except pairs of egress addresses
 	// unreached says for each pod that the node does not reach why; sorted.
 	unreached []string
 
 	mtu               int
 	softwareChecksums bool
-	databases         []uint16 // further ports of OVN's databases, in order
-	controllers       []netip.Addr
-}
-
-// family is what is wanted for one IP family.
-type family struct {
-	source   netip.Addr // of the routes; zero if the family is not used
-	nodes    netip.Prefix
-	service  netip.Addr // source of the node's own traffic to services
-	edge     netip.Addr // source of other traffic to services; zero if there must be none
-	services []netip.Prefix
-	// routed are the destinations outside the cluster to which pods keep their address.
-	routed []netip.Prefix
 }
 
 // family returns what is wanted for the family of an address.
-func (w *wanted) family(of netip.Addr) *family {
+func (w *wanted) family(of netip.Addr) *noderules.Family {
 	if of.Is4() {
-		return &w.ipv4
+		return &w.IPv4
 	}
-	return &w.ipv6
-}
-
-// families returns what is wanted for each family that is used.
-func (w *wanted) families() (all []*family) {
-	for _, f := range []*family{&w.ipv4, &w.ipv6} {
-		if f.source.IsValid() {
-			all = append(all, f)
-		}
-	}
-	return all
+	return &w.IPv6
 }
 
 // pair is a pair of links of the node, and the port in the switch.
@@ -107,10 +77,9 @@ type pair struct {
 	// with 0 also from sources that have no route.
 	filter string
 	// gateway is the router to which the node sends what comes in by the link, if it leads the pods of an isolated namespace to
-	// services. unrouted are their IPv4 addresses that the node does not route to the link.
-	gateway  netip.Addr
-	unrouted []netip.Addr
-	routes   []route // starting with the route that the others need
+	// services.
+	gateway netip.Addr
+	routes  []route // starting with the route that the others need
 }
 
 func (p pair) nodePort() ovs.NodePort {
@@ -134,7 +103,7 @@ type route struct {
 // newWanted returns the wanted state of a node with interfaces. routed has the link of each
 // address that the node routes singly now.
 func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map[netip.Addr]string) (w wanted, err error) {
-	w = wanted{isolated: p.Isolated, balances: p.WayOut != nil}
+	w = wanted{Wanted: noderules.Wanted{Isolated: p.Isolated, Balances: p.WayOut != nil}}
 	if w.mac, err = net.ParseMAC(p.MAC); err != nil || len(w.mac) != 6 {
 		return w, fmt.Errorf("node-changed from the bridge: MAC address %q: want six octets", p.MAC)
 	}
@@ -147,12 +116,12 @@ func newWanted(p *uplink.Place, interfaces map[string]*uplink.Record, routed map
 	case !p.Address.IsValid():
 		return w, fmt.Errorf("node-changed from the bridge: address %q is invalid", p.Address)
 	}
-	w.family(p.Address).source = p.Address
-	if w.balances {
-		w.ipv4.services = only4(p.Services)
+	w.family(p.Address).Source = p.Address
+	if w.Balances {
+		w.IPv4.Services = only4(p.Services)
 	}
 	if p.Address.Is4() && p.IPv6.Address.Is6() {
-		w.ipv6.source = p.IPv6.Address
+		w.IPv6.Source = p.IPv6.Address
 	}
 	w.addNamespaces(p, interfaces, routed)
 	return w, nil
@@ -197,7 +166,7 @@ func (w *wanted) addWaysOut(p *uplink.Place, interfaces map[string]*uplink.Recor
 // namePorts gives the ports in the switch names of the form that OpenDaylight recognises on every switch: tap, and ten
 // digits of a hash of the iface-id (see the module coe-agent).
 func (w *wanted) namePorts() {
-	w.ofPorts = true
+	w.OfPorts = true
 	for i := range w.pairs {
 		sum := sha256.Sum256([]byte(w.pairs[i].iface + "\x00"))
 		w.pairs[i].port = fmt.Sprintf("%s%x-%x", tapPrefix, sum[:4], sum[4:5])
@@ -212,18 +181,18 @@ func (w *wanted) addFamily(p *uplink.Place, to *pair, at uplink.PlaceAddresses, 
 			return fmt.Errorf("node-changed from the bridge: address %q is not an %s address", a, name)
 		}
 	}
-	f := family{source: at.Address, nodes: netip.PrefixFrom(at.Address, at.Length).Masked(), service: at.Service}
-	if !f.nodes.IsValid() {
+	f := noderules.Family{Source: at.Address, Nodes: netip.PrefixFrom(at.Address, at.Length).Masked(), Service: at.Service}
+	if !f.Nodes.IsValid() {
 		return fmt.Errorf("node-changed from the bridge: prefix length %d is invalid: want 0 to %d", at.Length, at.Address.BitLen())
 	}
-	f.services, f.routed = only(is, p.Services), only(is, p.NoMasquerade)
+	f.Services, f.Routed = only(is, p.Services), only(is, p.NoMasquerade)
 	to.addresses = append(to.addresses, at.Address)
-	to.routes = append(to.routes, route{to: f.nodes}, route{single(at.Service), at.Gateway})
+	to.routes = append(to.routes, route{to: f.Nodes}, route{single(at.Service), at.Gateway})
 	if is(at.Edge) {
-		f.edge = at.Edge
+		f.Edge = at.Edge
 		to.routes = append(to.routes, route{single(at.Edge), at.Gateway})
 	}
-	for _, prefix := range slices.Concat(only(is, p.Pods), f.services) {
+	for _, prefix := range slices.Concat(only(is, p.Pods), f.Services) {
 		to.routes = append(to.routes, route{prefix, at.Gateway})
 	}
 	*w.family(at.Address) = f
@@ -245,7 +214,7 @@ func portOf(namespace string) string { return portPrefix + hashed(namespace) }
 // the default ports.
 func databasePorts(settings map[string]string) (all []uint16) {
 	for _, r := range ovs.SouthboundRemotes(settings) {
-		if r.Port < firstDatabase || r.Port > lastDatabase {
+		if !noderules.OfDatabase(r.Port) {
 			all = append(all, r.Port)
 		}
 	}

@@ -146,6 +146,11 @@ var rules = map[string]rule{
 		[]string{"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the switch nor the bridge",
 	},
+	"cni/noderules": {
+		[]string{"cni/links", "cni/nodeports", "cni/policyroute"},
+		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"rules of the node; knows neither the bridge nor the switch",
+	},
 	"cni/nodeservices": {
 		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/podservices", "cni/uplink"},
 		[]string{"github.com/prometheus/client_golang", "github.com/vishvananda/netns"},
@@ -171,9 +176,9 @@ var rules = map[string]rule{
 		"addresses of the node's NICs; knows neither the bridge nor the switch",
 	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/egress/nics", "cni/links", "cni/nodeports", "cni/nodeservices", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/egress", "cni/egress/nics", "cni/links", "cni/nodeports", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
-			"github.com/google/nftables", "github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
+			"github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
 		},
 		"connects the node itself; knows of pods only their records",

@@ -2,9 +2,12 @@
 package namespace
 
 import (
+	"context"
 	"errors"
+	"net"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
@@ -45,4 +48,30 @@ func WithShell(t testing.TB) (ns netns.NsHandle, run func(command string) string
 		}))
 		return out
 	}
+}
+
+// Listen accepts connections of TCP to ports in a namespace.
+func Listen(t testing.TB, ns netns.NsHandle, ports ...string) {
+	for _, port := range ports {
+		require.NoError(t, links.Inside(ns, func() error {
+			l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", ":"+port)
+			if err == nil {
+				t.Cleanup(func() { _ = l.Close() })
+			}
+			return err
+		}))
+	}
+}
+
+// Dial opens a connection of TCP from a namespace, and closes it.
+func Dial(t testing.TB, from netns.NsHandle, host, port string, within time.Duration) error {
+	return links.Inside(from, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		c, err := (&net.Dialer{}).DialContext(ctx, "tcp", net.JoinHostPort(host, port))
+		if err == nil {
+			_ = c.Close()
+		}
+		return err
+	})
 }

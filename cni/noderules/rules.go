@@ -1,4 +1,4 @@
-package node
+package noderules
 
 import (
 	"errors"
@@ -47,8 +47,8 @@ const (
 	firstEtcd, lastEtcd         = 12379, 12380
 )
 
-// ofDatabase reports whether pods do not reach a port through the node.
-func ofDatabase(port uint16) bool {
+// OfDatabase reports whether pods do not reach a port through the node.
+func OfDatabase(port uint16) bool {
 	return firstDatabase <= port && port <= lastDatabase || firstEtcd <= port && port <= lastEtcd
 }
 
@@ -61,33 +61,33 @@ type rule struct {
 }
 
 // rules returns the rules of the node.
-func (w wanted) rules() []rule {
-	if w.isolated {
-		return slices.Concat(w.podRules(), w.isolatedRules(), w.protected(linkPrefix+"*", databasesHere))
+func (w Wanted) rules() []rule {
+	if w.Isolated {
+		return slices.Concat(w.podRules(), w.isolatedRules(), w.protected(NamespacePrefix+"*", databasesHere))
 	}
-	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), w.protected(linkName, databasesHere, databasesThere))
-	if w.balances {
-		all = slices.Concat(all, w.protected(linkPrefix+"*", databasesHere, databasesThere))
+	all := slices.Concat(w.podRules(), w.managementRules(), w.egressRules(), w.protected(Link, databasesHere, databasesThere))
+	if w.Balances {
+		all = slices.Concat(all, w.protected(NamespacePrefix+"*", databasesHere, databasesThere))
 	}
 	return all
 }
 
 // protected returns the rules that keep pods from the programs that control their network.
-func (w wanted) protected(links string, chains ...string) []rule {
-	return slices.Concat(databaseRules(links, w.databases, chains...), w.controllerRules(links, chains...))
+func (w Wanted) protected(links string, chains ...string) []rule {
+	return slices.Concat(databaseRules(links, w.Databases, chains...), w.controllerRules(links, chains...))
 }
 
 // podRules returns the rules that drop packets from the links of pods, to the node and through it. Only
 // beside the userspace datapath of Open vSwitch does the kernel see them, if a pod sends them to the MAC
 // address of its link's other end. OVN has not judged them: they would bypass policies, and the rules for
 // traffic that comes through the switch.
-func (w wanted) podRules() []rule {
+func (w Wanted) podRules() []rule {
 	drop := slices.Concat(inByGroup(links.Group), dropped())
 	all := []rule{
 		{tableBoth(), ownPods, "from links of pods only through OVN", drop},
 		{tableBoth(), noForward, "from links of pods only through OVN", drop},
 	}
-	if w.ofPorts {
+	if w.OfPorts {
 		all = append(all, nodePortRules()...)
 	}
 	return all
@@ -123,13 +123,13 @@ func accepted() []expr.Any {
 // no-return  rejects traffic of others to services while the node has no edge address, and drops
 //
 //	packets that come from elsewhere with an address of a node, or with one that a pod sees that reaches itself.
-func (w wanted) managementRules() (all []rule) {
+func (w Wanted) managementRules() (all []rule) {
 	for _, f := range w.families() {
-		if w.balances {
+		if w.Balances {
 			all = append(all, f.balancing()...)
 		} else {
 			all = append(all, f.toServices()...)
-			all = append(all, f.outside(linkName)...)
+			all = append(all, f.outside(Link)...)
 		}
 		all = append(all, f.byManagement()...)
 	}
@@ -137,27 +137,27 @@ func (w wanted) managementRules() (all []rule) {
 }
 
 // toServices returns the rules for packets that the network leads to services.
-func (f *family) toServices() (all []rule) {
+func (f *Family) toServices() (all []rule) {
 	table := f.table()
-	for _, to := range f.services {
+	for _, to := range f.Services {
 		all = append(all, rule{
-			table, wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, linkName, f.service),
-			slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), fromHere(), snat(f.service)),
+			table, wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, Link, f.Service),
+			slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), fromHere(), snat(f.Service)),
 		})
-		if !f.edge.IsValid() {
+		if !f.Edge.IsValid() {
 			all = append(all, rule{
 				table, noReturn, fmt.Sprintf("from others not to services %s: the node has no edge address", to),
-				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), reject(table)),
+				slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), reject(table)),
 			})
 		} else {
 			all = append(all, rule{
-				table, wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, linkName, f.edge),
-				slices.Concat(outBy(linkName, expr.CmpOpEq), destination(to), snat(f.edge)),
+				table, wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, Link, f.Edge),
+				slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), snat(f.Edge)),
 			})
 		}
 	}
 	of := hairpins[0]
-	if f.source.Is6() {
+	if f.Source.Is6() {
 		of = hairpins[1]
 	}
 	return append(append(all, f.forged()...), rule{
@@ -170,33 +170,33 @@ func (f *family) toServices() (all []rule) {
 var hairpins = [...]netip.Addr{netip.MustParseAddr("169.254.169.5"), netip.MustParseAddr("fd69::5")}
 
 // elsewhere matches packets to the pod network that come from elsewhere.
-func (f *family) elsewhere() []expr.Any {
-	return append(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq)...)
+func (f *Family) elsewhere() []expr.Any {
+	return append(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, Link), outBy(Link, expr.CmpOpEq)...)
 }
 
 // outside returns the rules for the source of packets of pods that leave the cluster, which come in by links.
-func (f *family) outside(links string) (all []rule) {
-	for _, to := range f.routed {
+func (f *Family) outside(links string) (all []rule) {
+	for _, to := range f.Routed {
 		all = append(all, rule{
 			f.table(), wayOut, fmt.Sprintf("from %s to %s with the address of the pod", links, to),
-			slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
+			slices.Concat(inBy(links), outBy(Link, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
 		})
 	}
 	return append(all, rule{
 		f.table(), wayOut, fmt.Sprintf("from %s through other links with the address of the node", links),
-		slices.Concat(inBy(links), outBy(linkName, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
+		slices.Concat(inBy(links), outBy(Link, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	})
 }
 
 // byManagement returns the rules for packets by the management port that hold for all networks.
-func (f *family) byManagement() []rule {
+func (f *Family) byManagement() []rule {
 	table := f.table()
 	return []rule{{
-		table, noReturn, fmt.Sprintf("from %s not back to it, except by a node port", linkName),
-		slices.Concat(inBy(linkName), outBy(linkName, expr.CmpOpEq), sameDestination(), reject(table)),
+		table, noReturn, fmt.Sprintf("from %s not back to it, except by a node port", Link),
+		slices.Concat(inBy(Link), outBy(Link, expr.CmpOpEq), sameDestination(), reject(table)),
 	}, {
-		table, noReturn, fmt.Sprintf("from nodes %s to pods only by %s", f.nodes, linkName),
-		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, linkName), outBy(linkName, expr.CmpOpEq), source(f.nodes),
+		table, noReturn, fmt.Sprintf("from nodes %s to pods only by %s", f.Nodes, Link),
+		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, Link), outBy(Link, expr.CmpOpEq), source(f.Nodes),
 			[]expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 	}}
 }
@@ -204,19 +204,29 @@ func (f *family) byManagement() []rule {
 // forged returns rules that drop packets to the pod network that come from elsewhere with an address of the node, or
 // of the pod network. Policies allow the node, and it gets the service address at services. The kernel itself drops
 // only IPv4 packets, those with addresses of pods only if rp_filter is 1.
-func (f *family) forged() []rule {
+func (f *Family) forged() []rule {
 	return []rule{
 		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(f.elsewhere(), fromHere(), dropped())},
-		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", linkName), slices.Concat(f.elsewhere(), []expr.Any{
+		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", Link), slices.Concat(f.elsewhere(), []expr.Any{
 			&expr.Fib{Register: register, FlagSADDR: true, ResultOIFNAME: true},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: links.NameToCompare(linkName)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: links.NameToCompare(Link)},
 		}, dropped())},
 	}
 }
 
+// families returns what is wanted for each family that is used.
+func (w *Wanted) families() (all []*Family) {
+	for _, f := range []*Family{&w.IPv4, &w.IPv6} {
+		if f.Source.IsValid() {
+			all = append(all, f)
+		}
+	}
+	return all
+}
+
 // table returns the table of the family.
-func (f *family) table() *nftables.Table {
-	if f.source.Is4() {
+func (f *Family) table() *nftables.Table {
+	if f.Source.Is4() {
 		return table4()
 	}
 	return table6()
@@ -250,9 +260,9 @@ func databaseRules(links string, further []uint16, chains ...string) (all []rule
 	return all
 }
 
-// putRules makes our tables have exactly these rules. It replaces all rules in one
+// PutRules makes our tables have exactly these rules. It replaces all rules in one
 // transaction; existing connections continue.
-func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
+func (w Wanted) PutRules(ns netns.NsHandle) (changed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
@@ -295,8 +305,8 @@ func putRules(ns netns.NsHandle, w wanted) (changed bool, err error) {
 	return true, nil
 }
 
-// removeRules removes our tables.
-func removeRules(ns netns.NsHandle) (removed bool, err error) {
+// RemoveRules removes our tables.
+func RemoveRules(ns netns.NsHandle) (removed bool, err error) {
 	c, err := nftables.New(nftables.WithNetNSFd(int(ns)))
 	if err != nil {
 		return false, fmt.Errorf("open nftables: %w", err)
@@ -333,17 +343,17 @@ func tableBoth() *nftables.Table {
 }
 
 // chains returns the wanted chains, in the order of their tables and names.
-func (w wanted) chains() []*nftables.Chain {
-	if w.isolated {
+func (w Wanted) chains() []*nftables.Chain {
+	if w.Isolated {
 		all := []*nftables.Chain{
 			filter(tableBoth(), databasesHere, nftables.ChainHookInput),
 			filter(tableBoth(), noForward, nftables.ChainHookForward),
 		}
-		if w.balances {
+		if w.Balances {
 			all = append(all, filter(tableBoth(), noRedirect, nftables.ChainHookOutput))
 		}
 		all = append(all, filter(tableBoth(), ownPods, nftables.ChainHookInput))
-		if w.balances {
+		if w.Balances {
 			sources := filter(tableBoth(), ownSources, nftables.ChainHookPrerouting)
 			sources.Priority = nftables.ChainPriorityMangle // after connection tracking, before the destination is translated
 			all = append(all, sources)
@@ -353,7 +363,7 @@ func (w wanted) chains() []*nftables.Chain {
 	all := w.egressChains()
 	for _, f := range w.families() {
 		all = append(all, filter(f.table(), noReturn, nftables.ChainHookForward))
-		if w.balances {
+		if w.Balances {
 			all = append(all, filter(f.table(), noService, nftables.ChainHookOutput))
 		}
 		all = append(all, &nftables.Chain{

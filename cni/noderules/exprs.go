@@ -1,4 +1,4 @@
-package node
+package noderules
 
 import (
 	"encoding/binary"
@@ -68,6 +68,9 @@ const (
 func source(from netip.Prefix) []expr.Any { return inNetwork(ipSource, ipv6Source, from) }
 
 func destination(to netip.Prefix) []expr.Any { return inNetwork(ipDestination, ipv6Destination, to) }
+
+// single returns the range that has only an address.
+func single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // inNetwork matches packets with the address at an offset of the header of IPv4 or IPv6 in a range.
 func inNetwork(offset4, offset6 uint32, network netip.Prefix) []expr.Any {
