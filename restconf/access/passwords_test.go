@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/crypto/bcrypt"
@@ -98,7 +99,9 @@ func TestUnknownNamesTakeAsLong(t *testing.T) {
 
 // Only a guesser must wait: not callers who are known, not
 // other users behind the same address, not the same user elsewhere.
-func TestGuessing(t *testing.T) {
+func TestGuessing(t *testing.T) { synctest.Test(t, testGuessing) }
+
+func testGuessing(t *testing.T) {
 	users := line(t, "ann", "writer", "one") + line(t, "bob", "writer", "two")
 	b := newBed(t, Config{UsersFile: file(t, users)})
 	_, err := b.login("ann", "one", "192.0.2.1")
@@ -145,7 +148,9 @@ func TestGuessing(t *testing.T) {
 
 // A removed user is denied even if guesses at the name are limited; a
 // name that never was in it is as any other.
-func TestWhoIsTakenOutIsNotLimited(t *testing.T) {
+func TestWhoIsTakenOutIsNotLimited(t *testing.T) { synctest.Test(t, testWhoIsTakenOutIsNotLimited) }
+
+func testWhoIsTakenOutIsNotLimited(t *testing.T) {
 	users := line(t, "ann", "writer", "one")
 	b := newBed(t, Config{UsersFile: file(t, users+line(t, "bob", "reader", "two"))})
 	_, err := b.login("bob", "two", "192.0.2.1")

@@ -167,7 +167,9 @@ func TestTokensAreKnownForAWhile(t *testing.T) {
 
 // A caller that tries many tokens must wait, and no review is made. Agents at other
 // addresses, and known agents, do not wait.
-func TestTokensAreLimited(t *testing.T) {
+func TestTokensAreLimited(t *testing.T) { synctest.Test(t, testTokensAreLimited) }
+
+func testTokensAreLimited(t *testing.T) {
 	b := newTokenBed(t)
 	good := "Bearer " + agents + "+n"
 	_, err := b.login(good, "192.0.2.1")
