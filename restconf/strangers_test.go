@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"net/netip"
 	"strings"
 	"sync"
@@ -17,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/access"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // strangersBed are strangers, on connections without a network.
@@ -143,13 +145,19 @@ func TestStrangersAreAuthenticated(t *testing.T) {
 				})}
 			})
 			at := strings.Replace(served(t, b.Server), "http:", "https:", 1)
+			client, connections := keys.Client(), 0
+			counted := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
+				if !c.Reused {
+					connections++
+				}
+			}})
 			get := func(path, password string) (int, string) {
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at+path, http.NoBody)
+				r, err := http.NewRequestWithContext(counted, http.MethodGet, at+path, http.NoBody)
 				require.NoError(t, err)
 				if password != "" {
 					r.SetBasicAuth("admin", password)
 				}
-				answer, err := keys.Client().Do(r)
+				answer, err := client.Do(r)
 				require.NoError(t, err)
 				body, err := io.ReadAll(answer.Body)
 				require.NoError(t, err)
@@ -157,21 +165,36 @@ func TestStrangersAreAuthenticated(t *testing.T) {
 				require.Equal(t, protocol, answer.Proto)
 				return answer.StatusCode, string(body)
 			}
-			for _, c := range []struct {
-				path, password string
-				status         int
-				stranger       string
-			}{
-				{"/stranger", "", 200, "true 1"},
-				{podsRFC, "", 401, "true 1"},
-				{podsRFC, "wrong", 401, "true 1"},
-				{"/nowhere", "admin", 404, "false 0"},
-				{podsRFC, "wrong", 401, "false 0"},
-			} {
-				status, _ := get(c.path, c.password)
-				require.Equal(t, c.status, status, "%+v", c)
-				_, stranger := get("/stranger", "")
-				require.Equal(t, c.stranger, stranger, "%+v", c)
+			asked := func() bool { // on one connection; a client that is slow does not use a connection again
+				client.CloseIdleConnections()
+				require.Eventually(t, func() bool {
+					_, stranger := get("/stranger", "")
+					return stranger == "true 1"
+				}, patience.Patience, time.Millisecond, "the server closes the former connection")
+				connections = 0
+				for _, c := range []struct {
+					path, password string
+					status         int
+					stranger       string
+				}{
+					{"/stranger", "", 200, "true 1"},
+					{podsRFC, "", 401, "true 1"},
+					{podsRFC, "wrong", 401, "true 1"},
+					{"/nowhere", "admin", 404, "false 0"},
+					{podsRFC, "wrong", 401, "false 0"},
+				} {
+					status, _ := get(c.path, c.password)
+					_, stranger := get("/stranger", "")
+					if connections > 0 {
+						return false
+					}
+					require.Equal(t, c.status, status, "%+v", c)
+					require.Equal(t, c.stranger, stranger, "%+v", c)
+				}
+				return true
+			}
+			for round := 0; !asked(); round++ {
+				require.Less(t, round, 100, "the server closes connections")
 			}
 		})
 	}
