@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Relay is between clients and a server. It can cut connections in the middle of an answer, and refuse clients.
+// Relay is between clients and a server. It can cut connections in the middle of an answer, hold them in the middle of a request, and
+// refuse clients.
 type Relay struct {
 	listener net.Listener
 	endpoint string
@@ -23,7 +24,14 @@ type Relay struct {
 	refuses bool
 	cuts    bool
 	left    int // bytes of answers until all connections are cut, while cuts is set
+	hold    *hold
 	passing sync.WaitGroup
+}
+
+// hold is a time in which nothing passes.
+type hold struct {
+	left         int // bytes of requests until it begins
+	begun, ended chan struct{}
 }
 
 // NewRelay returns a relay to a server, with an endpoint of the same scheme. It ends with the test.
@@ -76,6 +84,34 @@ func (r *Relay) CutAfter(bytes int) {
 	r.cuts, r.left = true, bytes
 }
 
+// HoldAfter lets nothing pass after that many further bytes of requests: the server seems to hang. held is closed when that begins. It
+// ends when release is called.
+func (r *Relay) HoldAfter(bytes int) (held <-chan struct{}, release func()) {
+	h := &hold{bytes, make(chan struct{}), make(chan struct{})}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.hold = h
+	return h.begun, sync.OnceFunc(func() { close(h.ended) })
+}
+
+// awaitRelease counts bytes of requests, and waits while nothing passes.
+func (r *Relay) awaitRelease(requests int) {
+	r.mu.Lock()
+	h := r.hold
+	holds := false
+	if h != nil {
+		if h.left > 0 && h.left <= requests {
+			close(h.begun)
+		}
+		h.left -= requests
+		holds = h.left <= 0
+	}
+	r.mu.Unlock()
+	if holds {
+		<-h.ended
+	}
+}
+
 // cut needs mu.
 func (r *Relay) cut() {
 	for c := range r.conns {
@@ -99,8 +135,18 @@ func (r *Relay) accept() {
 			_, _ = client.Close(), server.Close()
 			continue
 		}
-		r.passing.Go(func() { r.pass(server, client, func(n int) int { return n }) })
-		r.passing.Go(func() { r.pass(client, server, r.allowed) })
+		r.passing.Go(func() {
+			r.pass(server, client, func(n int) int {
+				r.awaitRelease(n)
+				return n
+			})
+		})
+		r.passing.Go(func() {
+			r.pass(client, server, func(n int) int {
+				r.awaitRelease(0)
+				return r.allowed(n)
+			})
+		})
 	}
 }
 
