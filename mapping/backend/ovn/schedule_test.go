@@ -16,12 +16,13 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 var (
 	seeds     = flag.Int("seeds", 2, "number of schedules of faults that TestSchedules runs in each layout")
 	firstSeed = flag.Uint64("first-seed", 0, "seed of the first of these schedules")
-	within    = flag.Duration("within", time.Minute, "time in which a loop must be in sync after the last fault of a schedule")
+	within    = flag.Duration("within", patience.Patience, "time in which a loop must be in sync after the last fault of a schedule")
 )
 
 const (
@@ -63,13 +64,14 @@ func runSchedule(t *testing.T, layout ovn.Layout, seed uint64) {
 
 	want := rowsOf(t, c.model(), ovsdb.Schema("ovn/ovn-nb"), layout)
 	var ours, external string
-	for deadline := healed.Add(*within); time.Now().Before(deadline); {
+	for deadline := healed.Add(*within); ours != want; <-time.After(tick) {
+		isLate := time.Now().After(deadline)
 		if c.loop.Status().InSync {
-			if ours, external = d.rows(t); ours == want {
-				break
-			}
+			ours, external = d.rows(t)
 		}
-		<-time.After(tick)
+		if isLate {
+			break
+		}
 	}
 	after := time.Since(healed)
 	status := c.loop.Status()
