@@ -87,10 +87,14 @@ func (w *world) newPod(name string) pod {
 	return pod{path, run, ns}
 }
 
+// answerTime is how long a program of a pod waits for an answer. It is shorter than the time after which TCP sends its first packet again,
+// so the port is reached with the rules that the pod has now, also by a program that gets no processor for a while.
+const answerTime = 900 * time.Millisecond
+
 // reaches fails unless a program of a pod reaches a port of the service.
 func (p pod) reaches(ctx context.Context, port uint16) error {
 	return links.Inside(p.ns, func() error {
-		conn, err := (&net.Dialer{Timeout: patience.Brief}).DialContext(ctx, "tcp4", fmt.Sprintf("%s:%d", service, port))
+		conn, err := (&net.Dialer{Timeout: answerTime}).DialContext(ctx, "tcp4", fmt.Sprintf("%s:%d", service, port))
 		if err != nil {
 			return err
 		}
