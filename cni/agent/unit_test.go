@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -37,7 +36,7 @@ func asUnit(t *testing.T, more ...string) []string {
 func TestUnitHasTheCapabilities(t *testing.T) {
 	const host = "n1"
 	w := newWorldWithoutAgents(t, host)
-	w.deadline = 10 * time.Second
+	w.deadline = patient
 	w.under = asUnit(t)
 	w.startAgent(host)
 	s := w.pod(host, 1, "default", "a")
