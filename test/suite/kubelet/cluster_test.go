@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"testing"
@@ -94,6 +95,24 @@ func eventually(t *testing.T, f func(context.Context) error) {
 	var last error
 	if !assertEventually(t, func() bool { last = f(t.Context()); return last == nil }) {
 		require.NoError(t, last)
+	}
+}
+
+// countdown waits until nothing is left to wait for. On a busy machine it takes as long as it must, while less and less is left.
+func countdown(t *testing.T, left func(context.Context) (int, error)) {
+	t.Helper()
+	for least := math.MaxInt; least > 0; {
+		eventually(t, func(ctx context.Context) error {
+			n, err := left(ctx)
+			if err != nil {
+				return err
+			}
+			if n >= least {
+				return fmt.Errorf("%d are left", n)
+			}
+			least = n
+			return nil
+		})
 	}
 }
 

@@ -135,16 +135,25 @@ func (c *cluster) testStaticPod(t *testing.T) {
 }
 
 func (c *cluster) isGone(ctx context.Context, name string) error {
+	n, err := c.left(ctx, name)
+	if err == nil && n > 0 {
+		err = fmt.Errorf("%d pods %s are there", n, name)
+	}
+	return err
+}
+
+// left returns how many pods have a name that begins so.
+func (c *cluster) left(ctx context.Context, name string) (n int, err error) {
 	list, err := c.Client().CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for _, p := range list.Items {
 		if strings.HasPrefix(p.Name, name) {
-			return fmt.Errorf("pod %s is there", p.Name)
+			n++
 		}
 	}
-	return nil
+	return n, nil
 }
 
 func (c *cluster) deploy(t *testing.T, name, node string, replicas int32) {
@@ -312,7 +321,7 @@ func (c *cluster) testSwitch(t *testing.T) {
 		running := time.Since(over)
 		took := running + c.comesAndGoes(t, places)
 		t.Logf("%s is back: pods are answered after %.1f s", p.Name, running.Seconds())
-		inTime(t, took, without)
+		inTime(t, took, without, func() time.Duration { return c.comesAndGoes(t, places) })
 	}
 	c.delete(t, old, far)
 }

@@ -173,12 +173,12 @@ func (c *cluster) testMany(t *testing.T) {
 		},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
-	eventually(t, func(ctx context.Context) error {
+	countdown(t, func(ctx context.Context) (int, error) {
 		set, err := c.Client().AppsV1().ReplicaSets(namespace).Get(ctx, "many", metav1.GetOptions{})
-		if err == nil && set.Status.ReadyReplicas != pods {
-			err = fmt.Errorf("%d pods are ready: expected %d", set.Status.ReadyReplicas, pods)
+		if err != nil {
+			return 0, err
 		}
-		return err
+		return pods - int(set.Status.ReadyReplicas), nil
 	})
 	c.settled(t)
 	list, err := c.Client().CoreV1().Pods(namespace).List(t.Context(), metav1.ListOptions{LabelSelector: "app=many"})
@@ -189,7 +189,7 @@ func (c *cluster) testMany(t *testing.T) {
 		reach(t, c.Node("n2").Place(), pod)
 	}
 	require.NoError(t, c.Client().AppsV1().ReplicaSets(namespace).Delete(t.Context(), "many", metav1.DeleteOptions{}))
-	eventually(t, func(ctx context.Context) error { return c.isGone(ctx, "many-") })
+	countdown(t, func(ctx context.Context) (int, error) { return c.left(ctx, "many-") })
 }
 
 // An agent that is restarted leaves its installed files on the node. An agent that is deleted removes
