@@ -19,6 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/discovery"
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -256,7 +257,7 @@ func TestFollowedTree(t *testing.T) {
 	for _, one := range []*follower{f, second} {
 		require.NoError(t, one.resp.Body.Close())
 	}
-	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, patience.Patience, 10*time.Millisecond)
 	source.set("")
 	f = followIt(t, http.DefaultClient, followed, header("Last-Event-ID", "1@x"))
 	require.Equal(t, snapshotBegin, f.event())

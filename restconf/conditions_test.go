@@ -18,6 +18,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -518,7 +519,7 @@ func TestTagsAfterARestore(t *testing.T) {
 	require.NoError(t, os.RemoveAll(dir))
 	require.NoError(t, os.CopyFS(dir, os.DirFS(backup)))
 	written := time.Now().Unix()
-	require.Eventually(t, func() bool { return time.Now().Unix() > written }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return time.Now().Unix() > written }, patience.Patience, 10*time.Millisecond)
 	b = begin()
 	t.Cleanup(func() { require.NoError(t, b.store.Close()) })
 	other := strings.Replace(podRFC(uid1), `"name":"`, `"name":"other-`, 1)

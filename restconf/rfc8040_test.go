@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // The capabilities by the letter of RFC 8040 section 9.1 and of the RFCs after it:
@@ -97,7 +98,7 @@ func TestListOfStreams(t *testing.T) {
 		}
 	}
 	require.Equal(t, 404, b.do("HEAD", "/rests/streams/none", "").status)
-	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, time.Minute, 10*time.Millisecond, "nobody keeps a place")
+	require.Eventually(t, func() bool { return b.shares.followed() == 0 }, patience.Patience, 10*time.Millisecond, "nobody keeps a place")
 }
 
 // OPTIONS lists the methods of every resource. HEAD answers as GET, without the body.

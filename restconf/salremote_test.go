@@ -407,7 +407,7 @@ func TestSocketsEnd(t *testing.T) {
 	require.Equal(t, 503, b.do("GET", "/restconf/streams/stream/"+stream, "", header("Accept", "text/event-stream")).status)
 	require.NoError(t, first.conn.Write(t.Context(), websocket.MessageText, []byte("hello"))) // means nothing
 	require.NoError(t, first.conn.Close(websocket.StatusNormalClosure, ""))
-	require.Eventually(t, func() bool { return b.shares.followed() == 1 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return b.shares.followed() == 1 }, patience.Patience, 10*time.Millisecond)
 	require.Equal(t, 201, b.do("PUT", podsRFC+uid1, `{"pod:pods":[{"uid":"`+uid1+`"}]}`).status)
 	require.Contains(t, second.next(), podPath)
 

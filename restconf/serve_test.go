@@ -67,7 +67,7 @@ func TestServeUntilTheEnd(t *testing.T) {
 	require.NoError(t, <-served)
 	client.CloseIdleConnections()
 	require.NoError(t, store.Close())
-	require.Eventually(t, func() bool { return ourGoroutines() == "" }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return ourGoroutines() == "" }, patience.Patience, 10*time.Millisecond)
 }
 
 func TestServeTLS(t *testing.T) {

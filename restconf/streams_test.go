@@ -21,6 +21,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // logs is a Source over a Log: every key but "none" is a stream.
@@ -184,7 +185,7 @@ func TestTooManyStreams(t *testing.T) {
 	require.Equal(t, 503, third.resp.StatusCode)
 	require.NotEmpty(t, third.resp.Header.Get("Retry-After"))
 	require.NoError(t, first.resp.Body.Close())
-	require.Eventually(t, func() bool { return followIt(t, server.Client(), url).resp.StatusCode == 200 }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return followIt(t, server.Client(), url).resp.StatusCode == 200 }, patience.Patience, 10*time.Millisecond)
 }
 
 // A server that ends does not wait for streams, over either version of HTTP.

@@ -160,7 +160,7 @@ func TestPoolsAreSetInTheNewRole(t *testing.T) {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		return len(b.posted) > 0
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	b.role.Store(r)
 	b.repooling.Unlock()
 	<-done

@@ -36,7 +36,7 @@ func TestReportsOfDeletedNodes(t *testing.T) {
 	}
 	left := func(want ...string) {
 		t.Helper()
-		bridgetest.Await(t, 20*time.Millisecond, time.Minute, fmt.Sprintf("reports of %v", want), func() error {
+		bridgetest.Await(t, 20*time.Millisecond, patience.Patience, fmt.Sprintf("reports of %v", want), func() error {
 			var all struct {
 				Nodes []struct {
 					Address string `json:"address"`

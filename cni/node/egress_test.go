@@ -18,6 +18,7 @@ import (
 	bridge "github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const podAddress, egressAddress, outsideAddress = "10.42.0.2", "192.0.2.200", "192.0.2.1"
@@ -57,7 +58,7 @@ func TestPacketsOfLinks(t *testing.T) {
 				return nil
 			})
 			return err == nil && answer.Answered
-		}, time.Minute, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 		require.Len(t, answer.Received, 1)
 		return answer.Received[part.Addresses[0].Name]
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // dropped returns how many packets the rules of the node with a text have dropped.
@@ -90,7 +91,7 @@ func TestIsolatedPodsGetNothingElseFromTheirNode(t *testing.T) {
 	} {
 		before := l.dropped(c.by)
 		l.send(t, c.namespace, c.from, c.to, c.ttl)
-		require.Eventually(t, func() bool { return l.dropped(c.by) == before+1 }, time.Minute, 10*time.Millisecond, c.text)
+		require.Eventually(t, func() bool { return l.dropped(c.by) == before+1 }, patience.Patience, 10*time.Millisecond, c.text)
 		nothing()
 	}
 	require.ErrorContains(t, namespace.Dial(t, l.networks["a"], "10.96.0.60", "80", time.Minute), "refused", "by ICMP")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // bridge is the bridge of a real switch.
@@ -189,7 +190,7 @@ func TestAge(t *testing.T) {
 	require.Less(t, age(), time.Hour, "the bridge has flows")
 	const flow = "table=2,priority=7,actions=drop"
 	b.change("add-flow", flow)
-	require.Eventually(t, func() bool { return age() >= 2*time.Second }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return age() >= 2*time.Second }, patience.Patience, 100*time.Millisecond)
 	b.change("add-flow", "table=1,idle_timeout=300,priority=9,actions=drop")
 	b.change("add-flow", "table=0,priority=5,in_port=2,actions=drop")
 	require.GreaterOrEqual(t, age(), 2*time.Second)

@@ -46,7 +46,7 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 	defer cancel()
 	n.take(members[0], openflow.Master)
 	n.db("set-manager", n.manager())
-	require.Eventually(t, func() bool { return n.Managed() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Managed() == nil }, patience.Patience, 10*time.Millisecond)
 	_, err = n.PutNode(t.Context(), first)
 	require.ErrorContains(t, err, "still writes flows")
 
@@ -54,7 +54,7 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 	require.Eventually(t, func() bool {
 		changed, err := n.PutNode(t.Context(), first)
 		return changed && err == nil
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 
 	second := ovs.NodePort{Name: "port2", Interface: "node:2", MAC: "0a:58:0a:00:00:02"}
 	n.whileUnseen(network, first, second)
@@ -62,7 +62,7 @@ func TestNodePortWaitsForFlows(t *testing.T) {
 	require.Eventually(t, func() bool {
 		changed, err := n.PutNode(t.Context(), second)
 		return changed && err == nil
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 	for _, p := range []ovs.NodePort{first, second} {
 		require.NoError(t, n.DeleteNode(t.Context(), p.Name))
 	}
@@ -75,14 +75,14 @@ func (n *node) whileUnseen(network *told, first, second ovs.NodePort) {
 	network.mu.Lock()
 	defer network.mu.Unlock()
 	require.NoError(n.t, n.host.OVSDB.Stop())
-	require.Eventually(n.t, func() bool { return n.Ready() != nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(n.t, func() bool { return n.Ready() != nil }, patience.Patience, 10*time.Millisecond)
 	require.NoError(n.t, n.host.OVSDB.Cont())
-	require.Eventually(n.t, func() bool { return n.Managed() == nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(n.t, func() bool { return n.Managed() == nil }, patience.Patience, 10*time.Millisecond)
 	_, err := n.PutNode(n.t.Context(), second)
 	require.ErrorContains(n.t, err, "still writes flows")
 
 	n.db("del-manager")
-	require.Eventually(n.t, func() bool { return n.Managed() != nil }, time.Minute, 10*time.Millisecond)
+	require.Eventually(n.t, func() bool { return n.Managed() != nil }, patience.Patience, 10*time.Millisecond)
 	changed, err := n.PutNode(n.t.Context(), first)
 	require.NoError(n.t, err)
 	require.False(n.t, changed)

@@ -16,6 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/test/lab/openflow"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // member is a member of a cluster of controllers.
@@ -66,7 +67,7 @@ func withMembers(t *testing.T) (*node, []*member) {
 	n.db("set", "Bridge", "br-int", "protocols=OpenFlow13", "--", "set-controller", "br-int", members[0].target, members[1].target, "--",
 		"set", "Open_vSwitch", ".", "other_config:local_ip="+n.host.Address.String())
 	for _, m := range members {
-		require.Eventually(t, func() bool { _, count := m.last(); return count > 0 }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { _, count := m.last(); return count > 0 }, patience.Patience, 10*time.Millisecond)
 	}
 	n.program()
 	return n, members
@@ -80,7 +81,7 @@ func (n *node) take(m *member, role openflow.Role) {
 	want := map[openflow.Role]string{openflow.Master: "master", openflow.Slave: "slave"}[role]
 	require.Eventually(n.t, func() bool {
 		return n.db("--bare", "--columns=role", "find", "Controller", `target="`+m.target+`"`) == want
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 }
 
 // keepManaged manages the bridge until the test ends. Managers have the address of the members.
@@ -113,10 +114,10 @@ func TestFindsMaster(t *testing.T) {
 		require.Fail(t, "no member is disconnected")
 	}
 	n.take(members[1], openflow.Master)
-	require.Eventually(t, func() bool { _, count := members[0].last(); return count > 1 }, time.Minute, 10*time.Millisecond, "it comes back")
+	require.Eventually(t, func() bool { _, count := members[0].last(); return count > 1 }, patience.Patience, 10*time.Millisecond, "it comes back")
 	require.Eventually(t, func() bool {
 		return !strings.Contains(n.db("get", "Open_vSwitch", ".", "external_ids"), "coe-controllers")
-	}, time.Minute, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 	has := strings.Fields(n.db("get-controller", "br-int"))
 	slices.Sort(has)
 	require.Equal(t, []string{members[0].target, members[1].target}, has)
@@ -144,7 +145,7 @@ func TestReconnectsIdle(t *testing.T) {
 		}
 		return n.isEmpty(ctx)
 	}, "tcp:127.0.0.1:1")
-	require.Eventually(t, func() bool { _, count := only.last(); return count > before }, time.Minute, 10*time.Millisecond, "it connects again")
+	require.Eventually(t, func() bool { _, count := only.last(); return count > before }, patience.Patience, 10*time.Millisecond, "it connects again")
 	require.Equal(t, only.target, n.db("get-controller", "br-int"))
 }
 

@@ -195,7 +195,7 @@ func TestWhatIsMissing(t *testing.T) {
 			defer cancel()
 			err := n.Await(ctx, p)
 			return err != nil && strings.Contains(err.Error(), forWhat)
-		}, time.Minute, 10*time.Millisecond, forWhat)
+		}, patience.Patience, 10*time.Millisecond, forWhat)
 	}
 	require.NoError(t, n.Add(n.within(), p))
 	waits("check that interface default:web1 has a logical switch port")
@@ -210,7 +210,7 @@ func TestWhatIsMissing(t *testing.T) {
 	require.NoError(t, n.host.Controller.Kill(), "it makes the bridge")
 	_, err := n.host.VSCtl(t.Context(), "del-br", "br-int")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return n.Ready() != nil }, time.Minute, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return n.Ready() != nil }, patience.Patience, 5*time.Millisecond)
 	require.ErrorContains(t, n.Ready(), "find bridge br-int")
 	require.ErrorContains(t, n.Add(n.within(), p), "the switch has no bridge br-int")
 }
@@ -225,7 +225,7 @@ func TestDatabaseGoes(t *testing.T) {
 		{n.host.OVSDB.Stop, n.host.OVSDB.Cont},
 	} {
 		require.NoError(t, fault.begin())
-		require.Eventually(t, func() bool { return n.Ready() != nil }, time.Minute, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return n.Ready() != nil }, patience.Patience, 5*time.Millisecond)
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		_, err := n.Ports(ctx)
 		require.ErrorContains(t, err, "no connection to the switch")

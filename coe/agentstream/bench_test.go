@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const benchNodes = 50
@@ -48,7 +49,7 @@ func BenchmarkWriteToEvent(b *testing.B) {
 		a := newAgent(b, nodeName(i))
 		a.hear = hear
 		running.Go(func() { _ = a.follow(ctx, r.url, 1<<30) })
-		require.Eventually(b, func() bool { return a.at() != "" }, time.Minute, time.Millisecond)
+		require.Eventually(b, func() bool { return a.at() != "" }, patience.Patience, time.Millisecond)
 	}
 	b.ResetTimer()
 	start := time.Now()

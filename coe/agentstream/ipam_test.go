@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // The Hub reads what ipam writes: a reported pod has its record on its node's stream, and a
@@ -46,14 +47,14 @@ func TestWhatIPAMChooses(t *testing.T) {
 		tx.SetComplete(coe.RESTCONF)
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: pod1, Name: "busybox1", Namespace: "default", HostIP: netip.MustParseAddr(node1)})
 	})
-	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1}}), time.Minute, time.Millisecond)
+	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1}}), patience.Patience, time.Millisecond)
 
 	lease := store.View("default").Leases.Get(coe.LeaseKey{PodUID: pod1, InterfaceUID: pod1})
 	require.NoError(t, b.confirmed.Commit(t.Context(), map[string][]byte{RecordName(lease.Key()): ConfirmationOf(lease).Encode()}, nil))
-	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1, Confirmed: true}}), time.Minute, time.Millisecond)
+	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1, Confirmed: true}}), patience.Patience, time.Millisecond)
 
 	change(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, pod1) })
-	require.Eventually(t, knows(nil), time.Minute, time.Millisecond)
+	require.Eventually(t, knows(nil), patience.Patience, time.Millisecond)
 }
 
 func sameOf(want, got map[string]told) bool {

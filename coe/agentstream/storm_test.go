@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
@@ -119,13 +120,13 @@ func runStorm(t *testing.T, seed uint64) {
 	}
 	close(quiet)
 	for _, a := range agents {
-		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(s.want(a.node), a.now()) }, time.Minute, 10*time.Millisecond, a.node)
+		require.Eventually(t, func() bool { return assert.ObjectsAreEqual(s.want(a.node), a.now()) }, patience.Patience, 10*time.Millisecond, a.node)
 	}
 	const tree = "/rests/data/coe-agent:interfaces"
 	require.Eventually(t, func() bool {
 		first := replicas[0].get(tree)
 		return replicas[1].get(tree) == first && replicas[2].get(tree) == first
-	}, time.Minute, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 }
 
 // disturb makes a replica list again, or pauses it.

@@ -19,6 +19,7 @@ import (
 	agent "github.com/coe-bridge/coe-bridge/cni/egress"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 var loopback = netip.MustParseAddr("127.0.0.1")
@@ -109,7 +110,7 @@ func requireAnswer(t *testing.T, want egress.Answer, q egress.Question, why ...a
 	t.Helper()
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.Equal(c, want, egress.Ask(t.Context(), q))
-	}, time.Minute, time.Millisecond, why...)
+	}, patience.Patience, time.Millisecond, why...)
 }
 
 // answered asks until the agent of a node answers, and returns the answer.
@@ -118,7 +119,7 @@ func answered(t *testing.T, q egress.Question) (a egress.Answer) {
 	require.Eventually(t, func() bool {
 		a = egress.Ask(t.Context(), q)
 		return a.Answered
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	return a
 }
 

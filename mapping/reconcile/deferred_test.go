@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // late is a backend that defers the deletions of interfaces of a namespace.
@@ -54,12 +55,12 @@ func TestDeferred(t *testing.T) {
 
 	b.set(func() { delete(b.models, "slow") })
 	l.Mark("slow")
-	require.Eventually(t, func() bool { return b.deferred.Load() >= 2 }, time.Minute, time.Millisecond, "it is repeated")
+	require.Eventually(t, func() bool { return b.deferred.Load() >= 2 }, patience.Patience, time.Millisecond, "it is repeated")
 	b.set(func() { b.models["other"] = podOf("other", "10.0.0.2") })
 	l.Mark("other")
 	require.Eventually(t, func() bool {
 		return l.Has("other", netvirt.Interface{Name: "other:pod"}.Key()) != nil
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	st := l.Status()
 	require.False(t, st.InSync)
 	require.True(t, st.Peer.OK)
@@ -68,7 +69,7 @@ func TestDeferred(t *testing.T) {
 	require.Nil(t, l.Has("slow", netvirt.ELANInstance{Name: "192.168.0.1:slow"}.Key()))
 
 	b.ready.Store(true)
-	require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return l.Status().InSync }, patience.Patience, time.Millisecond)
 	require.Nil(t, l.Has("slow", slow))
 	have, err := b.Read(t.Context())
 	require.NoError(t, err)

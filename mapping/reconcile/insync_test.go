@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // nothingToClaim is a Claimer that is done at once.
@@ -59,7 +60,7 @@ func TestNamespaceUnknown(t *testing.T) {
 		before := w.writes.Load()
 		require.NoError(t, w.Backend.Write(t.Context(), []netvirt.Change{{Old: w.models["a"][damaged.Key()], New: damaged}}))
 		w.changed()
-		require.Eventually(t, func() bool { return w.writes.Load() > before }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return w.writes.Load() > before }, patience.Patience, time.Millisecond)
 		w.requireInSync(t, l)
 	})
 	for _, order := range [][]netvirt.Scope{{"a", netvirt.Cluster}, {netvirt.Cluster, "a"}} {

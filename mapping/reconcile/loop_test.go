@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // world is what is wanted, and a backend with faults.
@@ -194,7 +195,7 @@ func (w *world) awaitInSync(t *testing.T, l *reconcile.Loop) {
 			}
 		})
 		return st.InSync && all
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 }
 
 func (w *world) requireInSync(t *testing.T, l *reconcile.Loop) {
@@ -243,7 +244,7 @@ func TestLeftoversGoWhenComplete(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return len(m) == 3
-	}, time.Minute, time.Millisecond, "what is missing is made at once")
+	}, patience.Patience, time.Millisecond, "what is missing is made at once")
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, left, m[left.Key()], "nothing is removed")
 	require.Equal(t, kept, m[kept.Key()], "nothing is changed")
@@ -265,7 +266,7 @@ func TestInSyncAfterComplete(t *testing.T) {
 		return slices.ContainsFunc(l.Status().Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == s && one.InSync })
 	}
 	l.Mark("a", "gone")
-	require.Eventually(t, func() bool { return compared("a") && compared("gone") && compared(netvirt.Cluster) }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return compared("a") && compared("gone") && compared(netvirt.Cluster) }, patience.Patience, time.Millisecond)
 	w.set(func() { w.complete = true })
 	require.False(t, l.Status().InSync)
 	l.Mark(netvirt.Cluster, "a", "gone")
@@ -280,7 +281,7 @@ func TestInSyncAfterComplete(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st := l.Status()
 		return slices.ContainsFunc(st.Scopes, func(one reconcile.ScopeStatus) bool { return one.Scope == "gone" && one.Objects == 0 && one.InSync })
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	w.set(func() { w.complete = true })
 	require.False(t, l.Status().InSync)
 	l.Mark(netvirt.Cluster, "a")
@@ -317,7 +318,7 @@ func TestNameOfOtherPodWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return m[other.Key()] != nil
-	}, time.Minute, time.Millisecond, "what is new is made at once")
+	}, patience.Patience, time.Millisecond, "what is new is made at once")
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, before, m, "the one's interface is not given the other's address")
 
@@ -345,7 +346,7 @@ func TestNewPodWithACLsWaits(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, _ := w.Backend.Read(t.Context())
 		return m[netvirt.Interface{Name: "open:pod"}.Key()] != nil
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	m, _ := w.Backend.Read(t.Context())
 	require.Equal(t, old, m[old.Key()])
 	for _, o := range []netvirt.Object{netvirt.Interface{Name: "a:pod"}, netvirt.InterfaceACL{Interface: "a:pod"}, netvirt.VPNInterface{Name: "a:pod"}} {
@@ -373,7 +374,7 @@ func TestBackendFails(t *testing.T) {
 	w.set(func() { w.failing = errors.New("no route to host") })
 	w.want("a", 5)
 	l.Mark("a")
-	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, patience.Patience, time.Millisecond)
 	require.Contains(t, l.Status().Peer.LastError, "no route to host")
 	require.False(t, l.Status().InSync)
 	w.set(func() { w.failing = nil })
@@ -391,7 +392,7 @@ func TestBackendFailsForOneScope(t *testing.T) {
 	w.set(func() { w.unable = "b" })
 	w.want("b", 2)
 	l.Mark("b")
-	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return !l.Status().Peer.OK }, patience.Patience, time.Millisecond)
 	since := l.Status().Peer.Since
 	for n := 2; n < 5; n++ {
 		w.want("a", n)
@@ -399,7 +400,7 @@ func TestBackendFailsForOneScope(t *testing.T) {
 		require.Eventually(t, func() bool {
 			m, err := w.Backend.Read(t.Context())
 			return err == nil && len(m) == n+1
-		}, time.Minute, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 	}
 	require.Equal(t, since, l.Status().Peer.Since, "it has not turned meanwhile")
 	w.set(func() { w.unable = "" })
@@ -462,7 +463,7 @@ func TestExternalWriter(t *testing.T) {
 	require.Eventually(t, func() bool {
 		m, err := w.Backend.Read(t.Context())
 		return err == nil && len(m) == 3
-	}, time.Minute, time.Millisecond, "missing objects are created, and unwanted objects are removed")
+	}, patience.Patience, time.Millisecond, "missing objects are created, and unwanted objects are removed")
 	w.requireInSync(t, l)
 }
 

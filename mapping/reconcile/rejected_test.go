@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // podOf is the model of a namespace with one pod of a given address.
@@ -49,7 +50,7 @@ func requireNoProblem(t *testing.T, l *reconcile.Loop) {
 			}
 		}
 		return true
-	}, time.Minute, 10*time.Millisecond, "problems stay: %v", l.Status().Scopes)
+	}, patience.Patience, 10*time.Millisecond, "problems stay: %v", l.Status().Scopes)
 }
 
 // awaitProblems waits until the loop is in sync and a scope has problems, and returns them.
@@ -62,7 +63,7 @@ func awaitProblems(t *testing.T, l *reconcile.Loop) (all []coe.Problem) {
 			all = append(all, s.Problems...)
 		}
 		return st.InSync && len(all) > 0
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	return all
 }
 
@@ -76,7 +77,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.requireInSync(t, l)
 		w.set(func() { w.models["a"] = podOf("a", "10.0.0.5") })
 		l.Mark("a")
-		require.Eventually(t, func() bool { return len(l.Status().Scopes) == 3 && l.Status().InSync }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return len(l.Status().Scopes) == 3 && l.Status().InSync }, patience.Patience, time.Millisecond)
 		w.set(func() { w.models["z"] = nil })
 		l.Mark("z")
 		requireNoProblem(t, l)
@@ -87,7 +88,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.models["a"] = podOf("a", "10.0.0.5")
 		l, _ := w.start(t)
 		l.Mark("a")
-		require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return l.Status().InSync }, patience.Patience, time.Millisecond)
 		w.set(func() { w.models[netvirt.Cluster] = transit() })
 		l.Mark(netvirt.Cluster)
 		requireNoProblem(t, l)
@@ -102,7 +103,7 @@ func TestRejectedForNow(t *testing.T) {
 		w.models["a"] = m
 		l, _ := w.start(t)
 		l.Mark("a")
-		require.Eventually(t, func() bool { return l.Status().InSync }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return l.Status().InSync }, patience.Patience, time.Millisecond)
 		w.set(func() { w.models["a"] = podOf("a", "10.0.0.5") })
 		l.Mark("a")
 		requireNoProblem(t, l)
@@ -166,7 +167,7 @@ func TestRejectedDeletion(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st := l.Status()
 		return st.InSync && len(st.Scopes) == 2 && len(st.Scopes[1].Problems) == 1
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	have, err := w.Backend.Read(t.Context())
 	require.NoError(t, err)
 	w.set(func() {

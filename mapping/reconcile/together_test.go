@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // TestProcessedIsNotBehind: on a clock that does not move between the mark and
@@ -44,7 +45,7 @@ func TestMarkedTogether(t *testing.T) {
 	for range 300 {
 		w.mark("a", "b", "c")
 		require.Equal(t, 3, <-batches)
-		require.Eventually(t, func() bool { return len(w.lag()) == 0 }, time.Minute, time.Microsecond)
+		require.Eventually(t, func() bool { return len(w.lag()) == 0 }, patience.Patience, time.Microsecond)
 	}
 	cancel()
 	<-done

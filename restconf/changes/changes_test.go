@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/restconf/stream"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -74,7 +75,7 @@ func TestAbandoned(t *testing.T) {
 	require.Equal(t, []string{Begin, Changed, Changed, Complete}, names)
 	require.NotEmpty(t, s.stored.Streams())
 	followed.Close()
-	require.Eventually(t, func() bool { return len(s.stored.Streams()) == 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return len(s.stored.Streams()) == 0 }, patience.Patience, time.Millisecond)
 
 	write(tree.Edit{Op: tree.Delete})
 	followed, found = s.Open("pod:coe", id)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/etcd/server/v3/embed"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -84,7 +85,7 @@ func TestChangedIsTheSameForAll(t *testing.T) {
 	two := open(t, Config{Schema: s.schema, Endpoints: []string{endpoint}})
 	require.Equal(t, last, two.Changed(s.coe))
 	last = write(t, two, func(tx *Tx) { tx.Put(s.coe, nil, []byte(`{}`)) })
-	require.Eventually(t, func() bool { return one.Changed(s.coe) == last }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return one.Changed(s.coe) == last }, patience.Patience, time.Millisecond)
 }
 
 // Writers who go by what changed last lose no change, whatever and wherever it is.

@@ -19,6 +19,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -342,7 +343,7 @@ func TestNoGoroutineIsLeftBehind(t *testing.T) {
 	put(t, d, s.pods, "a", `1`)
 	require.NoError(t, d.Close())
 	require.ErrorIs(t, <-followed, ErrClosed)
-	require.Eventually(t, func() bool { return ourGoroutines() == "" }, time.Minute, 10*time.Millisecond, ourGoroutines())
+	require.Eventually(t, func() bool { return ourGoroutines() == "" }, patience.Patience, 10*time.Millisecond, ourGoroutines())
 }
 
 // ourGoroutines are the stacks of the goroutines of this package, except the tests'

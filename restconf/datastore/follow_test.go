@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // replay applies batches as a consumer would, and checks their order.
@@ -122,8 +124,8 @@ func TestFollowAfterCompaction(t *testing.T) {
 	require.True(t, lines.Scan())
 	require.Eventually(t, func() bool {
 		return d.Update(t.Context(), func(tx *Tx) error { tx.Put(s.pods, []string{"y"}, []byte(`1`)); return nil }) == nil
-	}, time.Minute, 50*time.Millisecond)
-	require.Eventually(t, func() bool { return other.Get(s.pods, "y") != nil }, time.Minute, 10*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return other.Get(s.pods, "y") != nil }, patience.Patience, 10*time.Millisecond)
 	cancel()
 	require.ErrorIs(t, <-followed, context.Canceled)
 }

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 func TestOneLeads(t *testing.T) {
@@ -84,7 +86,7 @@ func TestCandidateLosesItsLease(t *testing.T) {
 		require.NoError(t, err)
 		candidate = clientv3.LeaseID(resp.Kvs[0].Lease)
 		return candidate != first.session.Lease()
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	_, err = a.client.Revoke(t.Context(), candidate)
 	require.NoError(t, err)
 	require.ErrorIs(t, <-waiting, ErrUnavailable)
@@ -115,7 +117,7 @@ func TestHeld(t *testing.T) {
 	require.Eventually(t, func() bool {
 		err = l.Held(t.Context())
 		return err != nil
-	}, time.Minute, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 	require.ErrorIs(t, err, ErrDeposed)
 	<-l.Lost
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/yang"
 )
 
@@ -42,7 +43,7 @@ func TestTimesAreNotOlderThanTheirEntries(t *testing.T) {
 			require.Eventually(t, func() bool {
 				write(uid2)
 				return tree.store.Changed(top).Time.After(before)
-			}, time.Minute, 50*time.Millisecond)
+			}, patience.Patience, 50*time.Millisecond)
 		}})
 		require.Equal(t, tree.store.Changed(top).Time, version.Modified)
 		require.Equal(t, tree.store.Get(pods, uid1).ModRevision, revision)

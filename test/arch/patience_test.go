@@ -12,12 +12,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // waits has the functions that wait for an event that must come, and the number of the argument that says how long.
 var waits = map[string]int{"Eventually": 2, "EventuallyWithT": 2, "Await": 2, "AwaitSync": 0, "AwaitFilled": 0}
 
-// TestPatience: no test fails because what it waits for takes some seconds.
+// TestPatience: no test fails because what it waits for takes a minute.
 func TestPatience(t *testing.T) {
 	files := token.NewFileSet()
 	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
@@ -38,7 +40,7 @@ func TestPatience(t *testing.T) {
 				return true
 			}
 			if i, ok := waits[callee.Sel.Name]; ok && i < len(call.Args) {
-				if d, ok := literal(call.Args[i]); ok && d < time.Minute {
+				if d, ok := literal(call.Args[i]); ok && d < patience.Patience {
 					t.Errorf("%s: %s waits only for %s: use patience.Patience", files.Position(call.Pos()), callee.Sel.Name, d)
 				}
 			}

@@ -23,6 +23,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const pairs = 5
@@ -157,7 +158,7 @@ func (w *watch) await(b *testing.B, n int) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return len(w.took) == n
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 }
 
 func (w *watch) percentile(p float64) (ms float64) {

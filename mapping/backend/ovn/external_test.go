@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
 	"github.com/coe-bridge/coe-bridge/test/lab/nbrows"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // addExternal adds external rows to each table that the backend uses.
@@ -520,14 +521,14 @@ func TestRouterLost(t *testing.T) {
 			}
 			want := rowsOf(t, c.model(), ovsdb.Schema("ovn/ovn-nb"), ovn.LayoutELAN)
 			has := func() bool { return c.loop.Status().InSync && server.Dump(t, tables...) == want }
-			require.Eventually(t, has, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, has, patience.Patience, 10*time.Millisecond)
 			routers := strings.Fields(server.NBCtl(t, "--bare", "--columns=_uuid", "find", "Logical_Router", `external_ids:"coe-bridge/kind"=vpn-instance`))
 			require.NotEmpty(t, routers)
 			for _, router := range routers {
 				server.NBCtl(t, strings.Fields(fmt.Sprintf(damage, router))...)
 			}
 			server.Restart(t)
-			require.Eventually(t, has, time.Minute, 10*time.Millisecond)
+			require.Eventually(t, has, patience.Patience, 10*time.Millisecond)
 		})
 	}
 }

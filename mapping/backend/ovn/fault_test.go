@@ -165,9 +165,9 @@ func TestFlap(t *testing.T) {
 		require.Eventually(t, func() bool {
 			relied.read(ctx, b)
 			return relied.isKnown()
-		}, time.Minute, time.Millisecond, "round %d: it is read again", round)
+		}, patience.Patience, time.Millisecond, "round %d: it is read again", round)
 		server.Kill(t)
-		require.Eventually(t, func() bool { return !relied.isKnown() }, time.Minute, time.Millisecond,
+		require.Eventually(t, func() bool { return !relied.isKnown() }, patience.Patience, time.Millisecond,
 			"round %d: the watch has not reported that the server is gone", round)
 		server.Restart(t)
 	}
@@ -184,7 +184,7 @@ func TestTwoReaders(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := b.Read(t.Context())
 		return err == nil
-	}, time.Minute, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	changed, _ := watch(t, b)
 	requireChanged(t, changed)
 	want := someModel(b)

@@ -103,7 +103,7 @@ func (w *placesWorld) reaches(from livePod, vip netip.AddrPort, pods []int) {
 // refused waits until a client is refused.
 func (w *placesWorld) refused(from livePod, vip netip.AddrPort) {
 	w.t.Helper()
-	require.Eventually(w.t, func() bool { return errors.Is(w.connect(from, vip), syscall.ECONNREFUSED) }, time.Minute, 10*time.Millisecond, from.iface())
+	require.Eventually(w.t, func() bool { return errors.Is(w.connect(from, vip), syscall.ECONNREFUSED) }, patience.Patience, 10*time.Millisecond, from.iface())
 }
 
 func (w *placesWorld) connect(from livePod, vip netip.AddrPort) error {

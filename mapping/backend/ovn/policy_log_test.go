@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // loggedModel returns liveModel with one isolated pod: everybody may connect to its port 8080, and by other
@@ -79,14 +80,14 @@ func TestPolicyLog(t *testing.T) {
 	probe()
 	in, out := `name="a:isolated:ingress", verdict=drop, severity=warning, direction=to-lport: tcp,`,
 		`name="a:isolated:egress", verdict=drop, severity=warning, direction=from-lport: tcp,`
-	require.Eventually(t, func() bool { return len(logged(t, lab, in)) > 0 && len(logged(t, lab, out)) > 0 }, time.Minute, 50*time.Millisecond)
+	require.Eventually(t, func() bool { return len(logged(t, lab, in)) > 0 && len(logged(t, lab, out)) > 0 }, patience.Patience, 50*time.Millisecond)
 	require.Empty(t, logged(t, lab, "verdict=allow"))
 
 	apply(true, true)
 	probe()
 	require.Eventually(t, func() bool {
 		return len(logged(t, lab, `name="a:ingress:web:0:ipv4", verdict=allow, severity=info, direction=to-lport: tcp,`)) > 0
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 
 	// A node logs at most 100 packets in a second, however many it drops.
 	begin, drops := time.Now(), 0
@@ -101,7 +102,7 @@ func TestPolicyLog(t *testing.T) {
 	require.Eventually(t, func() bool {
 		lines = len(logged(t, lab, strings.TrimSuffix(in, "tcp,")+"udp,"))
 		return lines > 50
-	}, time.Minute, 50*time.Millisecond)
+	}, patience.Patience, 50*time.Millisecond)
 	require.LessOrEqual(t, lines, most())
 	t.Logf("%d packets dropped in %s, %d logged", drops, time.Since(begin), lines)
 

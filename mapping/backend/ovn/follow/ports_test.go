@@ -64,7 +64,7 @@ func (w *followed) awaitChassis(t *testing.T, want map[string]string) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return maps.Equal(w.chassis, want)
-	}, time.Minute, 10*time.Millisecond)
+	}, patience.Patience, 10*time.Millisecond)
 }
 
 // await waits until the times of a port are as they should be, while all databases answer.
@@ -77,7 +77,7 @@ func (w *followed) await(t *testing.T, port string, is func(follow.Times) bool) 
 	require.Eventually(t, func() bool {
 		times, known, err = w.Port(port)
 		return known && err == nil && is(times)
-	}, time.Minute, 10*time.Millisecond, "%s: %+v %v", port, &times, &err)
+	}, patience.Patience, 10*time.Millisecond, "%s: %+v %v", port, &times, &err)
 	return times
 }
 
@@ -117,7 +117,7 @@ func TestPorts(t *testing.T) {
 	require.Zero(t, times.Bound)
 	require.Positive(t, times.Written)
 	for _, w := range []*followed{whole, northOnly} {
-		require.Eventually(t, func() bool { return slices.Equal([]string{port}, w.reported()) }, time.Minute, 10*time.Millisecond)
+		require.Eventually(t, func() bool { return slices.Equal([]string{port}, w.reported()) }, patience.Patience, 10*time.Millisecond)
 	}
 	translated, bound, installed, known := whole.Count(func(name string) bool { return name == port })
 	require.True(t, known)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const database = "OVN_Northbound"
@@ -44,7 +45,7 @@ func TestStates(t *testing.T) {
 				}
 			}
 			return leaders == 1 && connected == wantConnected && indexed == wantConnected && slices.Equal(failed, wantFailed)
-		}, time.Minute, 50*time.Millisecond, "%+v", &all)
+		}, patience.Patience, 50*time.Millisecond, "%+v", &all)
 	}
 	await(3)
 	leader := cluster.Leader(t)
