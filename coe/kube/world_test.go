@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,7 +23,7 @@ type assertions = assert.CollectT
 // account is the user of the Watcher in a cluster with RBAC.
 const account = "coe-bridge"
 
-// grant sets the permissions of the account.
+// grant sets the permissions of the account, and waits until the API server knows them.
 func grant(t *testing.T, c *cluster.ControlPlane, rules ...rbacv1.PolicyRule) {
 	t.Helper()
 	ctx, meta := t.Context(), metav1.ObjectMeta{Name: account}
@@ -31,17 +32,28 @@ func grant(t *testing.T, c *cluster.ControlPlane, rules ...rbacv1.PolicyRule) {
 	if apierrors.IsAlreadyExists(err) {
 		_, err = roles.Update(ctx, &rbacv1.ClusterRole{ObjectMeta: meta, Rules: rules}, metav1.UpdateOptions{})
 		require.NoError(t, err)
-		return
+	} else {
+		require.NoError(t, err)
+		_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
+			ObjectMeta: meta,
+			RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
+			Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}},
+		}, metav1.CreateOptions{})
+		require.NoError(t, err)
+		_, err = c.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
+		require.NoError(t, err)
 	}
-	require.NoError(t, err)
-	_, err = c.Client().RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: meta,
-		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: account},
-		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: metav1.NamespaceDefault, Name: account}},
-	}, metav1.CreateOptions{})
-	require.NoError(t, err)
-	_, err = c.Client().CoreV1().ServiceAccounts(metav1.NamespaceDefault).Create(ctx, &corev1.ServiceAccount{ObjectMeta: meta}, metav1.CreateOptions{})
-	require.NoError(t, err)
+	last := rules[len(rules)-1] // the API server learns a role as a whole
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + metav1.NamespaceDefault + ":" + account,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Verb: last.Verbs[len(last.Verbs)-1], Group: last.APIGroups[len(last.APIGroups)-1], Resource: last.Resources[len(last.Resources)-1],
+		},
+	}}
+	require.Eventually(t, func() bool {
+		got, err := c.Client().AuthorizationV1().SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		return err == nil && got.Status.Allowed
+	}, within, 20*time.Millisecond)
 }
 
 // kubeconfig returns the path of a new kubeconfig with a token of the account.
