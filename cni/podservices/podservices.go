@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -83,6 +84,7 @@ func (p *Pods) Replace(ports []nodeports.Port, inside []netip.Prefix) {
 	defer p.mu.Unlock()
 	p.ports.Replace(ports, inside)
 	p.known = true
+	p.sticky = p.sticky || slices.ContainsFunc(ports, func(port nodeports.Port) bool { return port.Affinity > 0 })
 }
 
 // Put adds or changes a port. Sync makes pods follow.
@@ -101,7 +103,7 @@ func (p *Pods) Remove(port nodeports.Port) {
 }
 
 // Sync makes pods follow the changed ports. If a port with affinity was put, it waits for a short time until they follow. So the node can lead
-// to the port after its pods: the endpoint of a client is remembered where it was led, in its pod or on its node. Sync waits once for a pod that is slow.
+// to the port after its pods: the endpoint of a client is remembered where it was led, in its pod or on its node. Sync waits once for each write that is slow.
 func (p *Pods) Sync() {
 	timeout := time.After(syncWithin)
 	for _, writing := range p.sync() {
@@ -124,7 +126,8 @@ func (p *Pods) Sync() {
 func (p *Pods) sync() (awaited []chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	changes, whole := p.ports.Take(), p.known && !p.led
+	changes, whole, sticky := p.ports.Take(), p.known && !p.led, p.sticky
+	p.sticky = false
 	if !p.known || changes.Empty() && !whole {
 		return nil
 	}
@@ -143,11 +146,10 @@ func (p *Pods) sync() (awaited []chan struct{}) {
 		if !one.waits {
 			p.start(path, one)
 		}
-		if p.sticky && one.writing != nil && !one.late {
+		if sticky && one.writing != nil && !one.late {
 			awaited = append(awaited, one.writing)
 		}
 	}
-	p.sticky = false
 	return awaited
 }
 

@@ -2,6 +2,7 @@ package reconcile
 
 import (
 	"context"
+	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -81,5 +82,32 @@ func TestRepeatedTogether(t *testing.T) {
 		cancel()
 		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
 		require.Empty(t, batches)
+	})
+}
+
+// TestManyRepeatedTogether: scopes that are repeated are in one batch, also if they are more than others have.
+func TestManyRepeatedTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		batches := make(chan int, 3)
+		var w *worker
+		w = newWorker(func(_ context.Context, scopes []netvirt.Scope) error {
+			<-time.After(time.Millisecond)
+			if batches <- len(scopes); len(scopes) <= maxBatch {
+				w.repeat(scopes...)
+			}
+			return nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		go w.run(ctx)
+		var all []netvirt.Scope
+		for i := range maxBatch + 100 {
+			all = append(all, netvirt.Scope(strconv.Itoa(i)))
+		}
+		w.mark(all...)
+		require.Equal(t, maxBatch, <-batches)
+		require.Equal(t, 100, <-batches)
+		require.Equal(t, maxBatch+100, <-batches)
+		cancel()
+		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
 	})
 }

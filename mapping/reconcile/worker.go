@@ -52,8 +52,9 @@ type worker struct {
 	mu     sync.Mutex
 	behind map[netvirt.Scope]marked // scopes that are marked and not processed
 	marks  int                      // number of marks since the last call of next
-	// repeats are the scopes that wait for a repetition.
-	repeats map[netvirt.Scope]struct{}
+	// repeats are the scopes that wait for a repetition, and repeated is how many the next batch has at least.
+	repeats  map[netvirt.Scope]struct{}
+	repeated int
 }
 
 // marked has the times of the first and the last mark of a scope since it was processed.
@@ -126,6 +127,7 @@ func (w *worker) repeatAll() {
 	for s := range w.repeats {
 		w.queue.Add(s)
 	}
+	w.repeated = w.queue.Len()
 	clear(w.repeats)
 }
 
@@ -145,7 +147,7 @@ func (w *worker) run(ctx context.Context) {
 		err := w.process(ctx, batch)
 		w.done(batch, begun, err)
 		took := time.Since(begun)
-		if err != nil || len(batch) == maxBatch {
+		if err != nil || len(batch) >= maxBatch {
 			w.pause = 0
 		}
 		if isLoad(marks, took/time.Duration(len(batch)), begun.Sub(before)) {
@@ -199,7 +201,7 @@ func rest(ctx context.Context, d time.Duration) {
 	}
 }
 
-// next waits for a mark. It returns all marked scopes, up to maxBatch, and the number of marks
+// next waits for a mark. It returns all marked scopes, up to maxBatch or all that are repeated, and the number of marks
 // since the last batch. It returns nil when the worker must stop.
 func (w *worker) next() (batch []netvirt.Scope, marks int) {
 	first, stopped := w.queue.Get()
@@ -209,8 +211,10 @@ func (w *worker) next() (batch []netvirt.Scope, marks int) {
 	w.mu.Lock() // wait until a call of mark has added all its scopes
 	defer w.mu.Unlock()
 	marks, w.marks = w.marks, 0
+	most := max(maxBatch, w.repeated)
+	w.repeated = 0
 	batch = []netvirt.Scope{first}
-	for len(batch) < maxBatch && w.queue.Len() > 0 {
+	for len(batch) < most && w.queue.Len() > 0 {
 		s, stopped := w.queue.Get()
 		if stopped {
 			return nil, 0
@@ -250,6 +254,9 @@ func (w *worker) settleAll(begun time.Time) {
 
 // catchUp is settle without its lock. It needs mu.
 func (w *worker) catchUp(s netvirt.Scope, begun time.Time) {
+	if _, waits := w.repeats[s]; waits {
+		return
+	}
 	if m := w.behind[s]; m.last.After(begun) {
 		w.behind[s] = marked{m.last, m.last}
 	} else {

@@ -48,7 +48,10 @@ func TestChangeOfLayout(t *testing.T) {
 			stops = append(stops, probe(t, lab, livePods[pair[0]], livePods[pair[1]]))
 		}
 		begin := time.Now()
-		writeByScope(t, withLayout(t, lab, to.layout), bound(withGateways(model), to.bind))
+		b := withLayout(t, lab, to.layout)
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, bound(withGateways(model), to.bind).Select(b.Kinds()))))
 		require.NoError(t, lab.Sync(t.Context()))
 		took := time.Since(begin)
 		gateways := func(bound string) string {
@@ -233,23 +236,6 @@ func bound(m netvirt.Model, bind bool) netvirt.Model {
 		}
 	}
 	return m
-}
-
-// writeByScope writes a model in several writes, as a bridge does: the cluster, then each namespace.
-func writeByScope(t *testing.T, b *ovn.Backend, want netvirt.Model) {
-	t.Helper()
-	want = want.Select(b.Kinds())
-	have, err := b.Read(t.Context())
-	require.NoError(t, err)
-	for _, scope := range []netvirt.Scope{netvirt.Cluster, "a", "b", "c", "d", "e", "f"} {
-		var changes []netvirt.Change
-		for _, c := range netvirt.Diff(have, want) {
-			if c.Scope() == scope {
-				changes = append(changes, c)
-			}
-		}
-		require.NoError(t, b.Write(t.Context(), changes))
-	}
 }
 
 // keepNeighbours makes the entries of a pod's neighbour table permanent.

@@ -30,7 +30,7 @@ type mirror struct {
 	left map[string][]string
 	// former has the heads of groups with a switch of the other layout.
 	former map[netvirt.Key]struct{}
-	// kept has the routers of the other layout that its switches still need. Their groups are right otherwise.
+	// kept has the routers of LayoutELAN that its switches still need. Their groups are right otherwise; when they are read, they are damaged.
 	kept *ovsdb.RowSet
 }
 
@@ -315,8 +315,11 @@ func (s *stage) transaction() *ovsdb.Transaction {
 	return tx
 }
 
-// keeps reports whether a switch of the other layout stays.
+// keeps reports whether the routers of LayoutELAN stay, because one of its switches does.
 func (s *stage) keeps() bool {
+	if s.codec.Layout != codec.LayoutNode {
+		return false
+	}
 	for k := range s.former {
 		if s.groups[k] == nil {
 			return true

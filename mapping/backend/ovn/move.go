@@ -2,11 +2,14 @@ package ovn
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -41,30 +44,31 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 	if err != nil {
 		return err
 	}
-	p := newPlan(all, waiting)
+	p := newPlan(all, waiting, w.mirror.damagedELANs())
 	if settled {
 		b.moved.most = max(b.moved.most, leastBatches*b.cfg.Batch, p.waiting/mostMoves)
 		p.choose(b.moved.most)
 	}
 	now, late := p.divide()
 	w.counted = len(p.moves) > 0 && len(late) > 0
-	if err := w.run(ctx, transactions(now, len(now))); err != nil {
+	err = w.run(ctx, transactions(now, len(now)))
+	if err != nil && !errors.Is(err, netvirt.ErrRejected) {
 		return err
 	}
 	if w.counted {
-		rows, err := w.global(ctx)
-		if err != nil {
-			return err
+		rows, failed := w.global(ctx)
+		if failed != nil {
+			return failed
 		}
 		b.moved = moved{number: integer(rows, "nb_cfg"), at: time.Now(), most: b.moved.most}
 	}
 	if len(p.moves) > 0 {
 		b.log.Info("changed the layout of some nodes", "nodes", len(p.moves), "left", len(waiting)-len(p.moves))
 	}
-	if len(late) > 0 {
+	if err == nil && len(late) > 0 {
 		return &netvirt.DeferredError{Have: late}
 	}
-	return nil
+	return err
 }
 
 // settled reports whether OVN has the last move, or has had its time.
@@ -102,7 +106,7 @@ func (m *mirror) waiting() map[netip.Addr]bool {
 	return nodes
 }
 
-// joined reports whether all vpn-instances, after some steps, have a transit.
+// joined reports whether all vpn-instances have a transit, before and after some steps.
 func (m *mirror) joined(all []*step) bool {
 	for _, s := range all {
 		for _, c := range s.changes {
@@ -111,14 +115,57 @@ func (m *mirror) joined(all []*step) bool {
 			}
 		}
 	}
-	for _, g := range m.groups {
-		for _, o := range g.objects {
-			if vpn, is := o.(netvirt.VPNInstance); is && vpn.Transit == "" && !codec.IsDamaged(o) {
+	for k, g := range m.groups {
+		switch vpn := m.look(k).(type) {
+		case netvirt.VPNInstance:
+			if !codec.IsDamaged(vpn) && vpn.Transit == "" || g.damaged != nil && hasRows[*nb.LogicalRouter](g) && !hasRows[*nb.LogicalRouterPort](g) {
 				return false
 			}
 		}
 	}
 	return true
+}
+
+func hasRows[T any](g *group) bool {
+	return slices.ContainsFunc(g.damaged.Rows, func(r ovsdb.Row) bool { _, is := r.Value.(T); return is })
+}
+
+// damagedELANs returns the heads of damaged groups of elan-instances, by node.
+func (m *mirror) damagedELANs() map[netip.Addr][]netvirt.Key {
+	heads := map[netip.Addr][]netvirt.Key{}
+	for k, g := range m.groups {
+		if k.Kind != netvirt.KindELANInstance || g.damaged == nil {
+			continue
+		}
+		if node, _, err := netvirt.ParseELANName(k.Name); err == nil {
+			heads[node] = append(heads[node], k)
+		}
+	}
+	return heads
+}
+
+// damagedInMove returns the heads of damaged groups while the layout changes; nil at other times.
+func (m *mirror) damagedInMove() map[netvirt.Key]struct{} {
+	if m == nil || len(m.former) == 0 {
+		return nil
+	}
+	heads := map[netvirt.Key]struct{}{}
+	for k, g := range m.groups {
+		if g.damaged != nil {
+			heads[k] = struct{}{}
+		}
+	}
+	return heads
+}
+
+// damagedBeside returns the head of a damaged group that is not known, if there is one. All are known if known is nil.
+func (m *mirror) damagedBeside(known map[netvirt.Key]struct{}) (head netvirt.Key, more bool) {
+	for k, g := range m.groups {
+		if _, is := known[k]; known != nil && g.damaged != nil && !is {
+			return k, true
+		}
+	}
+	return netvirt.Key{}, false
 }
 
 // plan says which nodes move.
@@ -128,16 +175,20 @@ type plan struct {
 	nodes   map[netip.Addr]bool        // that wait
 	steps   map[netip.Addr]int         // of each node
 	waiting int                        // steps of nodes that wait
+	whole   map[netip.Addr]bool        // nodes that can move: the steps have all their elan-instances, and so all their pods
 	moves   map[netip.Addr]bool        // nodes that move now
 }
 
-func newPlan(all []*step, nodes map[netip.Addr]bool) *plan {
-	p := &plan{all: all, node: nodesOf(all), nodes: nodes, steps: map[netip.Addr]int{}, moves: map[netip.Addr]bool{}}
+func newPlan(all []*step, nodes map[netip.Addr]bool, elans map[netip.Addr][]netvirt.Key) *plan {
+	p := &plan{all: all, node: nodesOf(all), nodes: nodes, steps: map[netip.Addr]int{}, whole: map[netip.Addr]bool{}, moves: map[netip.Addr]bool{}}
 	for _, s := range all {
 		if node, is := p.node[s.head]; is && nodes[node] {
 			p.steps[node]++
 			p.waiting++
 		}
+	}
+	for node := range nodes {
+		p.whole[node] = !slices.ContainsFunc(elans[node], func(head netvirt.Key) bool { _, is := p.node[head]; return !is })
 	}
 	return p
 }
@@ -147,7 +198,7 @@ func (p *plan) choose(most int) {
 	steps := 0
 	for _, s := range p.all {
 		node := p.node[s.head]
-		if s.head.Kind != netvirt.KindNode || !p.nodes[node] {
+		if s.head.Kind != netvirt.KindNode || !p.whole[node] {
 			continue
 		}
 		if steps += p.steps[node]; steps > most && len(p.moves) > 0 {
@@ -158,12 +209,12 @@ func (p *plan) choose(most int) {
 }
 
 // divide returns the steps to write now, and what the database has instead of the other changes: changes of nodes that move later, and changes to
-// objects that refer to theirs.
+// objects that refer to theirs. Pods that move later keep the policies that they have, so no policy is deleted before.
 func (p *plan) divide() (now []*step, late map[netvirt.Key]netvirt.Object) {
 	late = map[netvirt.Key]netvirt.Object{}
 	for _, s := range p.all {
 		node := p.node[s.head]
-		waits := p.nodes[node] && !p.moves[node] && (s.changes[0].New != nil || s.head.Kind == netvirt.KindNode)
+		waits := p.nodes[node] && !p.moves[node] && (s.head.Kind == netvirt.KindNode || !s.deletesHead())
 		part := &step{head: s.head}
 		for _, c := range s.changes {
 			if waits || c.New != nil && slices.ContainsFunc(c.New.Refs(), func(ref netvirt.Key) bool { _, is := late[ref]; return is }) {
@@ -176,7 +227,25 @@ func (p *plan) divide() (now []*step, late map[netvirt.Key]netvirt.Object) {
 			now = append(now, part)
 		}
 	}
+	if len(late) == 0 {
+		return now, late
+	}
+	now = slices.DeleteFunc(now, func(s *step) bool {
+		ofPolicy := s.head.Kind == netvirt.KindACL || s.head.Kind == netvirt.KindRemoteGroup
+		if !ofPolicy || !s.deletesHead() {
+			return false
+		}
+		for _, c := range s.changes {
+			late[c.Key()] = c.Old
+		}
+		return true
+	})
 	return now, late
+}
+
+// deletesHead reports whether the step deletes its group.
+func (s *step) deletesHead() bool {
+	return slices.ContainsFunc(s.changes, func(c netvirt.Change) bool { return c.New == nil && c.Key() == s.head })
 }
 
 // nodesOf returns the nodes of the heads whose rows are at the switches of nodes or of elan-instances.

@@ -224,11 +224,12 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		return nil
 	}
 	err := b.with(ctx, func(s *session) error {
-		err := b.write(ctx, s, changes)
+		known := s.mirror.damagedInMove()
+		err := b.write(ctx, s, changes, nil)
 		if errors.Is(err, errStale) {
 			b.log.Debug("reading the northbound database again", "err", err)
 			s.mirror = nil
-			err = b.write(ctx, s, changes)
+			err = b.write(ctx, s, changes, known)
 		}
 		return err
 	})
@@ -238,12 +239,16 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	return nil
 }
 
-func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Change) error {
+// write makes the changes. If it reads the database, no group may be damaged beside the known ones; nil for any.
+func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Change, known map[netvirt.Key]struct{}) error {
 	w := &write{session: s, timeout: b.cfg.Timeout}
 	if s.mirror == nil {
 		w.fresh = true
 		if err := b.read(ctx, s); err != nil {
 			return err
+		}
+		if head, more := s.mirror.damagedBeside(known); more {
+			return fmt.Errorf("%s is damaged now", head) // the caller does not know, so it must read too
 		}
 	}
 	if len(s.mirror.former) > 0 {
