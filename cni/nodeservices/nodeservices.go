@@ -61,7 +61,7 @@ type State struct {
 	LacksIPv6, RuledIPv6 bool
 }
 
-// Services makes a node answer for services and pods. A check of the node is Begin; Sync, or Remove, or neither; and End. Only one
+// Services makes a node answer for services and pods. A check of the node is Begin; Remove, if the node leaves; Sync; and End. Only one
 // goroutine may check the node. Others may call AwaitHostPorts, CheckHostPorts, ServesHostPorts and LeadPod meanwhile.
 type Services struct {
 	cfg     Config
@@ -118,9 +118,8 @@ func (s *Services) Begin() {
 // reported the ports, and without a place it only leaves pods to the network. asks is for questions to the switch. failed is what must be
 // tried again soon. unanswered is why the node does not answer health checks: another program listens on the port.
 func (s *Services) Sync(asks context.Context, at State) (failed, unanswered error) {
-	s.at = at
-	s.lacksIPv6.Store(at.LacksIPv6)
-	if at.Place != nil {
+	if s.at = at; at.Place != nil {
+		s.lacksIPv6.Store(at.LacksIPv6)
 		s.readHostPorts(asks, at.Place)
 		failed, unanswered = s.sync()
 	}

@@ -209,6 +209,7 @@ func TestUseDatastore(t *testing.T) {
 		}, "when the controller returns, its address is saved")
 		if note == "" {
 			last = fmt.Sprint("n", i)
+			n.program()
 			network.set(last)
 		}
 	}

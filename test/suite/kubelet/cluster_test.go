@@ -98,10 +98,12 @@ func eventually(t *testing.T, f func(context.Context) error) {
 	}
 }
 
-// countdown waits until nothing is left to wait for. On a busy machine it takes as long as it must, while less and less is left.
+// countdown waits until nothing is left to wait for. On a busy machine it can take ten times Patience, while less and less is left.
 func countdown(t *testing.T, left func(context.Context) (int, error)) {
 	t.Helper()
+	end := time.Now().Add(10 * patience.Patience)
 	for least := math.MaxInt; least > 0; {
+		require.True(t, time.Now().Before(end), "%d are left", least)
 		eventually(t, func(ctx context.Context) error {
 			n, err := left(ctx)
 			if err != nil {

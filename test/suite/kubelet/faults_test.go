@@ -27,17 +27,10 @@ const (
 )
 
 // inTime requires that new pods were ready and reached soon after a fault. without is the time that it took without a fault. If that was
-// more than usual, the machine is busy, and new pods have longer in proportion. again measures it after the fault, because the machine
-// may have become busy since.
-func inTime(t *testing.T, took, without time.Duration, again func() time.Duration) {
+// more than usual, the machine is busy, and new pods have longer in proportion.
+func inTime(t *testing.T, took, without time.Duration) {
 	t.Helper()
-	limitOf := func(without time.Duration) time.Duration {
-		return time.Duration(float64(newPodsWithin) * max(1, without.Seconds()/usualTime.Seconds()))
-	}
-	if took > limitOf(without) {
-		without = max(without, again())
-	}
-	limit := limitOf(without)
+	limit := time.Duration(float64(newPodsWithin) * max(1, without.Seconds()/usualTime.Seconds()))
 	t.Logf("new pods are ready and reached %.1f s after the fault, and without a fault after %.1f s; limit %.0f s", took.Seconds(), without.Seconds(), limit.Seconds())
 	require.LessOrEqual(t, took, limit)
 }
@@ -120,7 +113,7 @@ func (c *cluster) testFault(t *testing.T, f fault) {
 	f.begin(t)
 	c.scale(t, name, replicas+1)
 	f.end(t)
-	inTime(t, c.grown(t, name, replicas+2), without, func() time.Duration { return c.grown(t, name, replicas+4) })
+	inTime(t, c.grown(t, name, replicas+2), without)
 	over := time.Now()
 	for _, p := range w.probes {
 		require.NoError(t, p.Answered(t.Context()))
@@ -240,7 +233,7 @@ func (c *cluster) rebooted(t *testing.T, node string, reboot func()) {
 	}
 	require.NoError(t, c.AwaitReady(t.Context()))
 	c.grown(t, name, replicas+1)
-	inTime(t, time.Since(over), without, func() time.Duration { return c.grown(t, name, replicas+5) })
+	inTime(t, time.Since(over), without)
 	c.settled(t)
 	eventually(t, c.hasTunnels)
 	c.keptAddresses(t, before)

@@ -321,7 +321,7 @@ func (c *cluster) testSwitch(t *testing.T) {
 		running := time.Since(over)
 		took := running + c.comesAndGoes(t, places)
 		t.Logf("%s is back: pods are answered after %.1f s", p.Name, running.Seconds())
-		inTime(t, took, without, func() time.Duration { return c.comesAndGoes(t, places) })
+		inTime(t, took, without)
 	}
 	c.delete(t, old, far)
 }
