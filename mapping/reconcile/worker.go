@@ -127,7 +127,7 @@ func (w *worker) repeatAll() {
 	for s := range w.repeats {
 		w.queue.Add(s)
 	}
-	w.repeated = w.queue.Len()
+	w.repeated = w.queue.Len() + 1 // the worker may have taken one
 	clear(w.repeats)
 }
 

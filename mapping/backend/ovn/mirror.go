@@ -330,7 +330,7 @@ func (s *stage) keeps() bool {
 
 // keep takes the rows of a router of the other layout that the group does not want out of the rows that it has.
 func (s *stage) keep(k netvirt.Key, have, want *ovsdb.RowSet) *ovsdb.RowSet {
-	if k.Kind != netvirt.KindVPNInstance {
+	if k.Kind != netvirt.KindVPNInstance || len(want.Rows) == 0 {
 		return have
 	}
 	rest := codec.Northbound.NewRowSet()

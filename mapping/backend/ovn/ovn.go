@@ -248,7 +248,7 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 			return err
 		}
 		if head, more := s.mirror.damagedBeside(known); more {
-			return fmt.Errorf("%s is damaged now", head) // the caller does not know, so it must read too
+			return fmt.Errorf("%w: %s is damaged, and the caller must read that", errStale, head)
 		}
 	}
 	if len(s.mirror.former) > 0 {
