@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -57,11 +58,11 @@ func TestRepeatedTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		batches := make(chan []netvirt.Scope, 3)
 		var w *worker
-		repeats := true
+		var over atomic.Bool
 		w = newWorker(func(_ context.Context, scopes []netvirt.Scope) error {
 			batches <- scopes
 			<-time.After(time.Millisecond) // a batch takes time
-			if repeats {
+			if !over.Load() {
 				w.repeat(scopes...)
 			}
 			return nil
@@ -74,7 +75,7 @@ func TestRepeatedTogether(t *testing.T) {
 		require.Equal(t, []netvirt.Scope{"b"}, <-batches)
 		<-time.After(2 * time.Millisecond)
 		require.Len(t, w.lag(), 3, "they are behind")
-		repeats = false
+		over.Store(true)
 		require.ElementsMatch(t, []netvirt.Scope{"a", "b", "c"}, <-batches)
 		<-time.After(2 * time.Millisecond)
 		require.Empty(t, w.lag())
