@@ -116,11 +116,16 @@ func (m *mirror) joined(all []*step) bool {
 		}
 	}
 	for k, g := range m.groups {
-		switch vpn := m.look(k).(type) {
-		case netvirt.VPNInstance:
-			if !codec.IsDamaged(vpn) && vpn.Transit == "" || g.damaged != nil && hasRows[*nb.LogicalRouter](g) && !hasRows[*nb.LogicalRouterPort](g) {
-				return false
-			}
+		if k.Kind != netvirt.KindVPNInstance {
+			continue
+		}
+		vpn, _ := m.look(k).(netvirt.VPNInstance)
+		isolated := vpn.Transit == ""
+		if g.damaged != nil {
+			isolated = hasRows[*nb.LogicalRouter](g) && !hasRows[*nb.LogicalRouterPort](g)
+		}
+		if isolated {
+			return false
 		}
 	}
 	return true

@@ -46,6 +46,10 @@ func (w *world) plugFamily(f *family) {
 	w.t.Helper()
 	f.near, f.far = w.plug("host1", f.isIPv6), w.plug("host2", f.isIPv6)
 	f.client, f.guarded = w.run("default", "host1", f.isIPv6), w.run("default", "host2", f.isIPv6)
+	for _, other := range []pod{f.far, f.guarded} { // the first packets between hosts may be lost during neighbour discovery
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), f.client.Name, other.address))
+		require.NoError(w.t, w.lab.Ping(w.t.Context(), other.Name, f.client.address))
+	}
 }
 
 // ways returns the ways of packets. Without a policy and without isolation, none is denied.
