@@ -20,9 +20,9 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// TestChangeOfLayout: on a real OVN, pods keep their traffic when the layout changes, and when it changes back. No pod asks
-// again for the MAC address of its gateway.
-func TestChangeOfLayout(t *testing.T) {
+// startLive starts a real OVN with the live pods in LayoutELAN.
+func startLive(t *testing.T) (*ovnhost.Lab, netvirt.Model) {
+	t.Helper()
 	lab := ovnhost.ForTest(t, "host1", "host2")
 	model := liveModel(false)
 	for _, node := range nodesOfLive {
@@ -36,6 +36,13 @@ func TestChangeOfLayout(t *testing.T) {
 		serveName(t, lab, livePods[n])
 	}
 	requireAllReach(t, lab)
+	return lab, model
+}
+
+// TestChangeOfLayout: on a real OVN, pods keep their traffic when the layout changes, and when it changes back. No pod asks
+// again for the MAC address of its gateway.
+func TestChangeOfLayout(t *testing.T) {
+	lab, model := startLive(t)
 	for _, p := range livePods {
 		keepNeighbours(t, lab, p)
 	}
@@ -75,19 +82,7 @@ func TestChangeOfLayout(t *testing.T) {
 // bridge reads the database again.
 func TestNodesMove(t *testing.T) {
 	t.Parallel()
-	lab := ovnhost.ForTest(t, "host1", "host2")
-	model := liveModel(false)
-	for _, node := range nodesOfLive {
-		model.Add(node)
-	}
-	write(t, withLayout(t, lab, ovn.LayoutELAN), model)
-	for n, p := range livePods {
-		p.plug(t, lab, n)
-	}
-	for _, n := range []int{2, 3, 7} {
-		serveName(t, lab, livePods[n])
-	}
-	requireAllReach(t, lab)
+	lab, _ := startLive(t)
 	for _, to := range []struct {
 		layout     ovn.Layout
 		readsAgain bool
