@@ -71,7 +71,7 @@ func (w Wanted) egressSets() []*nftables.Set {
 //
 //	leaves after another program has removed the table.
 //
-// egress-only   drops packets that leave without the address after all: those that the kernel does not track, and those of
+// egress-only   drops packets that leave without the address after all: packets that the kernel does not track, and packets of
 //
 //	connections that began with another source. The set egress-stale has such connections.
 //

