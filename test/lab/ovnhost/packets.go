@@ -79,14 +79,14 @@ func (l *Lab) keepsPackets(ctx context.Context, hosts []string, mtu int, ways []
 		return "", err
 	}
 	do()
-	ctx, cancel := context.WithTimeout(ctx, flowPatience)
+	answered, cancel := context.WithTimeout(ctx, flowPatience)
 	defer cancel()
-	if err := markFlows(ctx, flows); err != nil {
+	if err := markFlows(answered, flows); err != nil {
 		return "", err
 	}
 	var all tally
 	for _, f := range flows {
-		all.add(ctx, f)
+		all.add(answered, f)
 	}
 	after, err := l.Unread(ctx, hosts)
 	if err != nil {

@@ -27,6 +27,7 @@ func TestUpgradeOfOVN(t *testing.T) {
 	path := os.Getenv("PATH")
 	t.Setenv("PATH", "/usr/sbin:/usr/bin:"+path) // PATH can begin with 25.03
 	w := start(t, ovn.LayoutNode)
+	w.setPrefixes()
 	w.step("pods reach each other", w.testPods)
 	w.step("a policy denies", w.testPolicy)
 	pid, err := w.bridge.PID()
@@ -42,6 +43,19 @@ func TestUpgradeOfOVN(t *testing.T) {
 	now, err := w.bridge.PID()
 	require.NoError(t, err)
 	require.Equal(t, pid, now, "the bridge has not restarted")
+}
+
+// setPrefixes gives the flow tables of switches the prefixes that ovn-controller of 25.03 sets. No pod sends packets yet: Open vSwitch before 3.5.1 can crash
+// if prefixes change meanwhile ("classifier: Fix race for prefix tree configuration").
+func (w *world) setPrefixes() {
+	args := []string{"--id=@table", "create", "Flow_Table", "prefixes=ip_src,ip_dst,ipv6_src", "--", "set", "Bridge", "br-int"}
+	for i := range 255 {
+		args = append(args, fmt.Sprintf("flow_tables:%d=@table", i))
+	}
+	for _, h := range w.lab.Hosts {
+		_, err := h.VSCtl(w.t.Context(), args...)
+		require.NoError(w.t, err)
+	}
 }
 
 // testControllersUpgraded restarts ovn-controller of each host with the program in PATH.
