@@ -189,14 +189,14 @@ func (w *egressWorld) watchLeaks() {
 	require.NoError(w.t, err)
 }
 
-var packets = regexp.MustCompile(`packets (\d+)`)
+var counted = regexp.MustCompile(`packets (\d+)`)
 
 // leaked returns how many packets watchLeaks has counted.
 func (w *egressWorld) leaked() string {
 	w.t.Helper()
 	out, err := w.lab.Exec(w.t.Context(), "central", "nft", "list", "chain", "ip", "leaks", "in")
 	require.NoError(w.t, err)
-	return packets.FindString(out)
+	return counted.FindString(out)
 }
 
 // nodePort creates a service of type NodePort with a pod that answers with its name, and returns the port.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 // outside is an address outside of the cluster, routed is one to which pods keep their address, and router is
@@ -346,7 +347,7 @@ func TestNodeNoLoss(t *testing.T) {
 	w.seen("host1", far.address.String(), 8080, far.name+" "+address.String())
 	w.seen("host1", "10.96.0.10", 80, far.name+" "+as.String())
 	w.seen(near.inLab(), outside, 8080, "outside "+w.address("host1"))
-	ways := []ovnhost.Way{
+	ways := []packets.Way{
 		{From: "host1", To: far.inLab(), Address: far.address},
 		{From: near.inLab(), To: "central", Address: netip.MustParseAddr(outside)},
 		{From: near.inLab(), To: "host2", Address: w.lab.Host("host2").Address},
@@ -356,7 +357,7 @@ func TestNodeNoLoss(t *testing.T) {
 		require.NoError(t, w.lab.Ping(t.Context(), way.From, way.Address))
 	}
 	asked := w.asking("host1", "10.96.0.10", 80)
-	text, err := w.lab.KeepsPackets(t.Context(), []string{"host1", "host2"}, flowMTU, ways, func() {
+	text, err := packets.Streams{Lab: w.lab, Ways: ways, MTU: flowMTU, Hosts: []string{"host1", "host2"}}.Keep(t.Context(), func() {
 		for range 2 {
 			for _, agent := range w.agents {
 				require.NoError(t, agent.Restart(t.Context()))
@@ -389,8 +390,8 @@ func (w *world) pinging(from, to string) {
 	}()
 	w.t.Cleanup(func() {
 		defer cancel()
-		most, last := ovnhost.Lost(<-said)
-		require.LessOrEqual(w.t, max(most, pinged-last), ovnhost.MaxLost, "packets lost in a row from %s to %s", from, to)
+		most, last := packets.Lost(<-said)
+		require.LessOrEqual(w.t, max(most, pinged-last), packets.MaxLost, "packets lost in a row from %s to %s", from, to)
 	})
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/bench/figures"
 	labkube "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 const (
@@ -43,7 +44,7 @@ func (b *bench) measureChange(ctx context.Context, pods int) (all []figures.Figu
 	}
 	for _, to := range []ovn.Layout{ovn.LayoutNode, ovn.LayoutELAN} {
 		var took time.Duration
-		gap, err := c.lab.LongestGap(ctx, changeMTU, ways, func() error {
+		gap, err := packets.Streams{Lab: c.lab, Ways: ways, MTU: changeMTU}.LongestGap(ctx, func() error {
 			if err := c.stopBridge(); err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ func (b *bench) measureChange(ctx context.Context, pods int) (all []figures.Figu
 }
 
 // live lets pods come to the hosts, and plugs them in. They reach each other the ways that it returns.
-func (c *cluster) live(ctx context.Context) (ways []ovnhost.Way, err error) {
+func (c *cluster) live(ctx context.Context) (ways []packets.Way, err error) {
 	if err := c.pods.Resize(c.load.Count + changeLive); err != nil {
 		return nil, err
 	}
@@ -85,7 +86,7 @@ func (c *cluster) live(ctx context.Context) (ways []ovnhost.Way, err error) {
 	c.load.Count += changeLive
 	for i, n := range [changeLive]int{1, 3, 0, 2} { // two ways between the hosts, and one on each
 		from, to := pods[i], pods[n]
-		way := ovnhost.Way{From: from.Name, To: to.Name, Address: to.Address.Addr()}
+		way := packets.Way{From: from.Name, To: to.Name, Address: to.Address.Addr()}
 		if err := c.lab.Ping(ctx, way.From, way.Address); err != nil {
 			return nil, err
 		}

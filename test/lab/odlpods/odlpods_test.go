@@ -19,6 +19,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/odl"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 // deadline is the deadline of the agents' calls. In the test one call exceeds it.
@@ -202,8 +203,10 @@ func (w *world) testAgain() {
 // that start again do not change the pods' ports on the switches.
 func (w *world) testAgentRestarts() {
 	before := w.switches()
-	ways := []ovnhost.Way{w.way(0, 2), w.way(4, 0), w.way(0, 1)}
-	said, err := w.lab.KeepsPackets(w.t.Context(), []string{"host1", "host2"}, mtu, ways, func() {
+	streams := packets.Streams{
+		Lab: w.lab.Lab, Ways: []packets.Way{w.way(0, 2), w.way(4, 0), w.way(0, 1)}, MTU: mtu, Hosts: []string{"host1", "host2"},
+	}
+	said, err := streams.Keep(w.t.Context(), func() {
 		for _, agent := range w.lab.Agents {
 			require.NoError(w.t, agent.Kill())
 		}
@@ -228,8 +231,8 @@ func (w *world) testAgentRestarts() {
 }
 
 // way is the way from one pod to another.
-func (w *world) way(from, to int) ovnhost.Way {
-	return ovnhost.Way{From: w.pods[from].String(), To: w.pods[to].String(), Address: w.pods[to].Address}
+func (w *world) way(from, to int) packets.Way {
+	return packets.Way{From: w.pods[from].String(), To: w.pods[to].String(), Address: w.pods[to].Address}
 }
 
 // switches returns the managers and the ports of the hosts' switches. A port has its number, which changes when

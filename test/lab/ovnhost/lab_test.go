@@ -3,7 +3,6 @@ package ovnhost
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -59,17 +58,11 @@ func ctl(t *testing.T, lab *Lab, args ...string) {
 	require.NoError(t, err)
 }
 
-// labOfPods returns two hosts with a pod each.
-func labOfPods(t *testing.T) *Lab {
-	lab := ForTest(t, "host1", "host2")
-	writeRows(t, lab)
-	require.NoError(t, lab.Plug(t.Context(), podA))
-	require.NoError(t, lab.Plug(t.Context(), podB))
-	return lab
-}
-
 func TestPodsOnTwoHosts(t *testing.T) {
-	lab, ctx := labOfPods(t), t.Context()
+	lab, ctx := ForTest(t, "host1", "host2"), t.Context()
+	writeRows(t, lab)
+	require.NoError(t, lab.Plug(ctx, podA))
+	require.NoError(t, lab.Plug(ctx, podB))
 
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
 	require.NoError(t, lab.Ping(ctx, podB.Name, podA.Address.Addr()))
@@ -84,61 +77,6 @@ func TestPodsOnTwoHosts(t *testing.T) {
 	require.NoError(t, lab.Unplug(ctx, podB), "unplugging again is nothing")
 	require.NoError(t, lab.Plug(ctx, podB), "a pod of the same names may come again")
 	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
-}
-
-// TestKeepsPackets: packets that the switch drops for a moment are lost, or TCP sends them again. None is lost when OVN restarts.
-func TestKeepsPackets(t *testing.T) {
-	lab, ctx := labOfPods(t), t.Context()
-	require.NoError(t, lab.Ping(ctx, podA.Name, podB.Address.Addr()))
-	keeps := func(do func()) (string, error) {
-		udp := Way{From: podA.Name, To: podB.Name, Address: podB.Address.Addr()}
-		tcp := udp
-		tcp.TCP = true
-		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{udp, tcp}, do)
-	}
-	// Without this setting ovn-controller removes the flows of its switch when it starts, before it knows the new ones.
-	host := lab.Host("host2")
-	_, err := host.VSCtl(ctx, "set", "Open_vSwitch", ".", "external_ids:ovn-ofctrl-wait-before-clear=10000")
-	require.NoError(t, err)
-	text, err := keeps(func() {
-		require.NoError(t, errors.Join(host.Controller.Restart(ctx), lab.Northd.Restart(ctx), lab.Sync(ctx)))
-	})
-	require.NoError(t, err)
-	t.Log(text)
-	text, err = keeps(func() {
-		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "disabled")
-		_, err := lab.Exec(ctx, podA.Name, "ping", "-n", "-c", "3", "-W", "1", podB.Address.Addr().String())
-		require.Error(t, err)
-		ctl(t, lab, "--wait=hv", "lsp-set-enabled", podB.Name, "enabled")
-	})
-	require.ErrorContains(t, err, "packets are lost", text)
-	require.ErrorContains(t, err, "of udp4")
-	require.NotContains(t, err.Error(), "of tcp4")
-	require.NotContains(t, err.Error(), "and 0 more on new connections")
-	t.Log(err)
-}
-
-// TestKeepsPacketsAway: a way is denied as long as a packet does not arrive.
-func TestKeepsPacketsAway(t *testing.T) {
-	lab, ctx := labOfPods(t), t.Context()
-	keepsAway := func(do func()) (string, error) {
-		way := Way{From: podA.Name, To: podB.Name, Address: podB.Address.Addr(), Denied: true}
-		return lab.KeepsPackets(ctx, []string{"host1", "host2"}, defaultMTU, []Way{way}, do)
-	}
-	ping := func() error {
-		_, err := lab.Exec(ctx, podA.Name, "ping", "-n", "-c", "3", podB.Address.Addr().String())
-		return err
-	}
-	ctl(t, lab, "--wait=hv", "acl-add", "sw1", "from-lport", "1000", "udp.dst == 9999", "drop")
-	text, err := keepsAway(func() { require.NoError(t, ping()) })
-	require.NoError(t, err)
-	t.Log(text)
-	_, err = keepsAway(func() {
-		ctl(t, lab, "--wait=hv", "acl-del", "sw1")
-		require.NoError(t, errors.Join(lab.ForgetFlows(ctx), ping()))
-	})
-	require.ErrorContains(t, err, "arrive where they are denied")
-	t.Log(err)
 }
 
 func TestFaults(t *testing.T) {

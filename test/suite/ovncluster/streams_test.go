@@ -8,7 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 // ofStreams are the hosts of the pods that send and receive.
@@ -53,27 +53,27 @@ func (w *world) plugFamily(f *family) {
 }
 
 // ways returns the ways of packets. Without a policy and without isolation, none is denied.
-func (f *family) ways(hasPolicy, isIsolated bool) []ovnhost.Way {
+func (f *family) ways(hasPolicy, isIsolated bool) []packets.Way {
 	portless, served := netip.AddrPortFrom(f.portless, 0), netip.AddrPortFrom(f.ports, servedPort)
 	hairpin, isolated := netip.AddrPortFrom(f.ports, hairpinPort), netip.AddrPortFrom(f.ports, isolatedPort)
 	list := []struct {
 		from, to pod
-		more     ovnhost.Way
+		more     packets.Way
 	}{
-		{f.near, f.far, ovnhost.Way{}},
-		{f.near, f.far, ovnhost.Way{Service: portless}},
-		{f.client, f.guarded, ovnhost.Way{Port: allowedPort}},
-		{f.client, f.guarded, ovnhost.Way{Port: forbiddenPort, Denied: hasPolicy}},
-		{f.client, f.near, ovnhost.Way{Denied: isIsolated}}, // on the same host
-		{f.near, f.guarded, ovnhost.Way{Port: alsoAllowed, Denied: isIsolated}},
-		{f.client, f.far, ovnhost.Way{Service: portless, Denied: isIsolated}},
-		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint}},
-		{f.near, f.far, ovnhost.Way{Service: served, Port: servedPort + toEndpoint, TCP: true}},
-		{f.far, f.far, ovnhost.Way{Service: portless}},
-		{f.far, f.far, ovnhost.Way{Service: hairpin, Port: hairpinPort + toEndpoint}},
-		{f.client, f.far, ovnhost.Way{Service: isolated, Port: isolatedPort + toEndpoint, Denied: isIsolated}},
+		{f.near, f.far, packets.Way{}},
+		{f.near, f.far, packets.Way{Service: portless}},
+		{f.client, f.guarded, packets.Way{Port: allowedPort}},
+		{f.client, f.guarded, packets.Way{Port: forbiddenPort, Denied: hasPolicy}},
+		{f.client, f.near, packets.Way{Denied: isIsolated}}, // on the same host
+		{f.near, f.guarded, packets.Way{Port: alsoAllowed, Denied: isIsolated}},
+		{f.client, f.far, packets.Way{Service: portless, Denied: isIsolated}},
+		{f.near, f.far, packets.Way{Service: served, Port: servedPort + toEndpoint}},
+		{f.near, f.far, packets.Way{Service: served, Port: servedPort + toEndpoint, TCP: true}},
+		{f.far, f.far, packets.Way{Service: portless}},
+		{f.far, f.far, packets.Way{Service: hairpin, Port: hairpinPort + toEndpoint}},
+		{f.client, f.far, packets.Way{Service: isolated, Port: isolatedPort + toEndpoint, Denied: isIsolated}},
 	}
-	ways := make([]ovnhost.Way, 0, len(list))
+	ways := make([]packets.Way, 0, len(list))
 	for i, one := range list {
 		way := one.more
 		way.From, way.To, way.Address = one.from.Name, one.to.Name, one.to.address
@@ -120,17 +120,22 @@ k8s:network-policy:
 }
 
 // ways returns the ways of packets between the pods of the families.
-func (w *world) ways() (ways []ovnhost.Way) {
+func (w *world) ways() (ways []packets.Way) {
 	for _, f := range w.families {
 		ways = append(ways, f.ways(w.hasPolicy, w.isIsolated)...)
 	}
 	return ways
 }
 
+// streams returns streams of packets between the hosts.
+func (w *world) streams(ways []packets.Way) packets.Streams {
+	return packets.Streams{Lab: w.lab, Ways: ways, MTU: podMTU, Hosts: ofStreams}
+}
+
 // keepsPackets requires that no packet is lost on a way while do runs, and that none arrives on a way that is denied.
 func (w *world) keepsPackets(do func()) {
 	w.t.Helper()
-	text, err := w.lab.KeepsPackets(w.t.Context(), ofStreams, podMTU, w.ways(), do)
+	text, err := w.streams(w.ways()).Keep(w.t.Context(), do)
 	require.NoError(w.t, err)
 	w.t.Log("running pods: " + text)
 }

@@ -17,8 +17,8 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovn25"
-	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovsdb"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 // TestUpgradeOfOVN upgrades ovn-controller of each host and then the machines from the OVN of Debian 12 to 25.03, as docs/upgrade.md says. The
@@ -81,9 +81,10 @@ func (w *world) testUpgraded(m *machine) {
 // upgrade is changes under load, while flows of the switches are replaced. The ways have no pod that sends to itself by a service:
 // ovn-controller empties the zones of connection tracking in which OVN translates addresses, and relies on flows that the switch learns.
 func (w *world) upgrade(begin, end func()) {
-	between := slices.DeleteFunc(w.ways(), func(way ovnhost.Way) bool { return way.From == way.To })
+	between := w.streams(slices.DeleteFunc(w.ways(), func(way packets.Way) bool { return way.From == way.To }))
+	between.Excused = packets.MaxLost
 	w.underLoad(func() {
-		text, err := w.lab.KeepsMostPackets(w.t.Context(), ofStreams, podMTU, between, func() { w.comeAndGo(begin, end) })
+		text, err := between.Keep(w.t.Context(), func() { w.comeAndGo(begin, end) })
 		require.NoError(w.t, err)
 		w.t.Log("running pods: " + text)
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/packets"
 )
 
 // sendEvery is the interval of the packets of a stream.
@@ -52,7 +53,7 @@ func (c *cluster) stream(from, to string, port uint16) *stream {
 	conn, err := c.lab.Dial(c.t.Context(), c.pod(from).device(), "udp", at.String())
 	require.NoError(c.t, err)
 	s := &stream{c: c, name: fmt.Sprintf("%s to %s port %d", from, to, port), conn: conn, end: make(chan struct{})}
-	s.unread, err = c.lab.Unread(c.t.Context(), hosts)
+	s.unread, err = packets.Unread(c.t.Context(), c.lab, hosts)
 	require.NoError(c.t, err)
 	bridgetest.Await(c.t, sendEvery, converge, s.name+" is open", func() error {
 		if _, err := conn.Write([]byte("open")); err != nil {
@@ -129,7 +130,7 @@ func (s *stream) requireComplete() {
 		if len(lost) == 0 {
 			return nil
 		}
-		unread, err := s.c.lab.Unread(s.c.t.Context(), hosts)
+		unread, err := packets.Unread(s.c.t.Context(), s.c.lab, hosts)
 		if err == nil && len(lost) > unread-s.unread {
 			err = fmt.Errorf("%s lost %d of %d packets, sent at %s; the switches have not read %d",
 				s.name, len(lost), sent, strings.Join(lost, " "), unread-s.unread)

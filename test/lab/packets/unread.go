@@ -1,10 +1,12 @@
-package ovnhost
+package packets
 
 import (
 	"context"
 	"fmt"
 	"regexp"
 	"strconv"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // drops matches the number of packets in a line of ss about the memory of a socket.
@@ -12,9 +14,9 @@ var drops = regexp.MustCompile(`skmem:\([^)]*,d(\d+)\)`)
 
 // Unread returns the number of packets that the kernel has dropped because the switches of the hosts did not read them: they waited for a
 // processor until the buffers of their sockets were full.
-func (l *Lab) Unread(ctx context.Context, hosts []string) (sum int, err error) {
+func Unread(ctx context.Context, lab *ovnhost.Lab, hosts []string) (sum int, err error) {
 	for _, host := range hosts {
-		out, err := l.Exec(ctx, host, "ss", "--packet", "--memory")
+		out, err := lab.Exec(ctx, host, "ss", "--packet", "--memory")
 		if err != nil {
 			return 0, fmt.Errorf("count packets that the switch of %s has not read: %w", host, err)
 		}

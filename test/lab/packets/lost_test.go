@@ -1,4 +1,4 @@
-package ovnhost
+package packets
 
 import (
 	"testing"

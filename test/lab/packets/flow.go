@@ -1,4 +1,4 @@
-package ovnhost
+package packets
 
 import (
 	"context"
@@ -10,8 +10,9 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // A flow sends a packet each flowInterval. One of flowRound packets is as large as the MTU, and another one begins a connection. The
@@ -25,63 +26,7 @@ const (
 	flowPort     = 9999
 	// furtherAnswers is how many later packets have answers when a packet without one is lost. Packets do not overtake as many.
 	furtherAnswers = 10
-	flowPatience   = 2 * time.Minute
 )
-
-// LongestGap sends packets as KeepsPackets does while do runs, and returns the longest time without an answer of all ways.
-func (l *Lab) LongestGap(ctx context.Context, mtu int, ways []Way, do func() error) (longest time.Duration, err error) {
-	flows, err := l.startFlows(mtu, ways)
-	defer func() { err = errors.Join(err, closeFlows(flows)) }()
-	if err != nil {
-		return 0, err
-	}
-	if err := do(); err != nil {
-		return 0, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, flowPatience)
-	defer cancel()
-	if err := markFlows(ctx, flows); err != nil {
-		return 0, err
-	}
-	for _, f := range flows {
-		if _, err := f.answers(ctx); err != nil {
-			return 0, err
-		}
-		longest = max(longest, f.longestGap())
-	}
-	return longest, nil
-}
-
-// startFlows returns the flows that have started, also with an error.
-func (l *Lab) startFlows(mtu int, ways []Way) (flows []*flow, err error) {
-	for _, w := range ways {
-		f, err := l.startFlow(w, mtu)
-		if err != nil {
-			return flows, fmt.Errorf("send packets %s: %w", w, err)
-		}
-		flows = append(flows, f)
-	}
-	return flows, nil
-}
-
-// markFlows marks the packets that each flow has sent, when each has sent at least flowRound.
-func markFlows(ctx context.Context, flows []*flow) error {
-	return Poll(ctx, func(context.Context) error {
-		for _, f := range flows {
-			if f.marked, _ = f.arrivals(); f.marked < flowRound {
-				return fmt.Errorf("%d packets are sent %s", f.marked, f.Way)
-			}
-		}
-		return nil
-	})
-}
-
-func closeFlows(flows []*flow) (err error) {
-	for _, f := range flows {
-		err = errors.Join(err, f.close())
-	}
-	return err
-}
 
 // flow is a stream of packets one way.
 type flow struct {
@@ -105,7 +50,8 @@ type flow struct {
 	err      error         // the first one of the flow
 }
 
-func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
+// startFlow starts a flow. Its sockets are in the namespaces of the lab.
+func startFlow(lab *ovnhost.Lab, w Way, mtu int) (*flow, error) {
 	if w.Port == 0 {
 		w.Port = flowPort
 	}
@@ -113,13 +59,13 @@ func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
 	ctx, end := context.WithCancel(context.Background())
 	f.end = end
 	f.dial = func(ctx context.Context) (conn net.Conn, err error) {
-		err = l.In(w.From, func() (err error) {
+		err = lab.In(w.From, func() (err error) {
 			conn, err = (&net.Dialer{Control: w.control}).DialContext(ctx, w.network(), w.sentTo().String())
 			return err
 		})
 		return conn, err
 	}
-	if err := l.In(w.To, func() error { return f.listen(ctx) }); err != nil {
+	if err := lab.In(w.To, func() error { return f.listen(ctx) }); err != nil {
 		end()
 		return nil, err
 	}
@@ -131,32 +77,6 @@ func (l *Lab) startFlow(w Way, mtu int) (*flow, error) {
 	f.running.Go(func() { f.receive(f.sender) })
 	f.running.Go(func() { f.send(ctx) })
 	return f, nil
-}
-
-// headers is the number of bytes that a packet has besides its payload.
-func (w Way) headers() int {
-	n := 20 // IPv4
-	if w.Address.Is6() {
-		n = 40
-	}
-	if w.TCP {
-		return n + 32 // with its time stamps
-	}
-	return n + 8
-}
-
-// control lets the socket of a flow have room for its packets, and fragment none.
-func (w Way) control(_, _ string, c syscall.RawConn) (err error) {
-	level, option := syscall.IPPROTO_IP, syscall.IP_MTU_DISCOVER
-	if w.Address.Is6() {
-		level, option = syscall.IPPROTO_IPV6, syscall.IPV6_MTU_DISCOVER
-	}
-	return errors.Join(c.Control(func(fd uintptr) {
-		err = errors.Join(
-			syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, flowBuffer),
-			syscall.SetsockoptInt(int(fd), level, option, syscall.IP_PMTUDISC_DO),
-		)
-	}), err)
 }
 
 // listen sends packets back, from the current network namespace, until the receiver is closed.
@@ -292,7 +212,7 @@ func (f *flow) arrivals() (sent, arrived int) {
 // answers waits until packets after the marked ones have answers, and with TCP, whose connections overtake each other, until the marked ones have
 // answers. It returns the numbers of the marked ones that have none.
 func (f *flow) answers(ctx context.Context) (without []int, err error) {
-	err = Poll(ctx, func(context.Context) error {
+	err = ovnhost.Poll(ctx, func(context.Context) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		without = f.unanswered(0, f.marked)
