@@ -85,8 +85,8 @@ func startChromium(t *testing.T) string {
 	select {
 	case at := <-found:
 		return at
-	case <-time.After(time.Minute):
-		require.Fail(t, "Chromium did not start within a minute")
+	case <-time.After(patience.Patience):
+		require.Fail(t, "Chromium did not start")
 		return ""
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // If all places are taken, the next connection waits until another is closed, if
@@ -84,7 +86,7 @@ func sendTooMuch(t *testing.T, server string) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(server, "http://"))
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
-	require.NoError(t, conn.SetDeadline(time.Now().Add(time.Minute)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(patience.Patience)))
 	_, err = io.WriteString(conn, "PUT "+podsRFC+uid1+" HTTP/1.1\r\nHost: x\r\nAuthorization: Basic YWRtaW46YWRtaW4=\r\n"+
 		"Content-Type: application/yang-data+json\r\nTransfer-Encoding: chunked\r\n\r\n")
 	require.NoError(t, err)

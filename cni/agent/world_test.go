@@ -22,10 +22,11 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const (
-	converge = 2 * time.Minute
+	converge = patience.Patience
 	interval = 10 * time.Millisecond
 )
 
@@ -88,7 +89,7 @@ type world struct {
 // Deadlines of agents: for tests whose calls succeed on busy machines, and for tests with calls
 // that time out.
 const (
-	patient   = time.Minute
+	patient   = patience.Patience
 	impatient = 30 * time.Second
 )
 

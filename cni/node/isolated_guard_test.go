@@ -40,7 +40,7 @@ func (l *isolatedLab) send(t *testing.T, namespace, from, to string, ttl int) {
 			}
 			return err
 		}}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), patience.Patience)
 		defer cancel()
 		c, err := d.DialContext(ctx, "udp", to)
 		if err != nil {
@@ -67,7 +67,7 @@ func TestIsolatedPodsGetNothingElseFromTheirNode(t *testing.T) {
 	namespace.Listen(t, l.networks["a"], "8080")
 	nothing := func() {
 		t.Helper()
-		require.NoError(t, namespace.Dial(t, l.networks["a"], "10.96.0.10", "80", time.Minute)) // what was sent before has passed
+		require.NoError(t, namespace.Dial(t, l.networks["a"], "10.96.0.10", "80", patience.Patience)) // what was sent before has passed
 		for namespace, network := range l.in {
 			require.Equal(t, 2, strings.Count(network("nft list table ip seen"), "counter packets 0 "), "the node has sent something to %s:\n%s", namespace, network("nft list table ip seen"))
 		}
@@ -94,5 +94,5 @@ func TestIsolatedPodsGetNothingElseFromTheirNode(t *testing.T) {
 		require.Eventually(t, func() bool { return l.dropped(c.by) == before+1 }, patience.Patience, 10*time.Millisecond, c.text)
 		nothing()
 	}
-	require.ErrorContains(t, namespace.Dial(t, l.networks["a"], "10.96.0.60", "80", time.Minute), "refused", "by ICMP")
+	require.ErrorContains(t, namespace.Dial(t, l.networks["a"], "10.96.0.60", "80", patience.Patience), "refused", "by ICMP")
 }

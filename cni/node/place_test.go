@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 func place() *uplink.Place {
@@ -307,7 +308,7 @@ func TestBell(t *testing.T) {
 		run(change)
 		select {
 		case <-bell:
-		case <-time.After(time.Minute):
+		case <-time.After(patience.Patience):
 			require.Fail(t, "no notification", change)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // A client of a port with affinity keeps its endpoint while that is one of the port, also if others come and go. It gets
@@ -62,7 +63,7 @@ func testAffinity(w *world) {
 	keeps(client, again)
 
 	sync(time.Second, pods...)
-	require.Eventually(t, func() bool { return ask(client) != again }, 20*patience, 1500*time.Millisecond, "the time is over each time")
+	require.Eventually(t, func() bool { return ask(client) != again }, 10*patience.Patience, 1500*time.Millisecond, "the time is over each time")
 
 	const chain = nodeports.TableName + " client-tcp-30080"
 	whole := w.run(w.node, "nft -s list chain ip "+chain)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // dualPlace returns a place in both families.
@@ -97,7 +98,7 @@ func TestOneFamilyFails(t *testing.T) {
 	require.NoError(t, links.Inside(w.node, owner.Start))
 	_, err = io.WriteString(commands, "add table ip6 "+nodeports.TableName+" { flags owner; }\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return strings.Contains(w.run(w.node, "nft list tables"), nodeports.TableName) }, patience, patience/100)
+	require.Eventually(t, func() bool { return strings.Contains(w.run(w.node, "nft list tables"), nodeports.TableName) }, patience.Patience, 50*time.Millisecond)
 	place, ports := dualPlace(place), serving{Services: dual(cluster("tcp", 30080))}
 	for range 2 {
 		_, err = w.syncing(place, ports)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // hosting is place, on which pods may have host ports.
@@ -152,7 +153,7 @@ func TestChangedUDPHostPorts(t *testing.T) {
 			require.NoError(t, err)
 			for _, pod := range []string{pod1, pod2} {
 				w.syncAll(true, hosting, serving{Hosts: []nodeports.HostPort{host(address, "udp", 8080, pod)}})
-				got, err := answer(conn, patience)
+				got, err := answer(conn, patience.Patience)
 				require.NoError(t, err)
 				require.Equal(t, w.text(pod+":8080 "+client), got)
 			}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 const podClient = "10.42.0.9"
@@ -48,7 +49,7 @@ func (w *world) reached(from netns.NsHandle, source, at string, want int) []stri
 			seen[got], since = true, 0
 		}
 		return len(seen) >= want && since > 20
-	}, patience, time.Millisecond)
+	}, patience.Patience, time.Millisecond)
 	return slices.Sorted(maps.Keys(seen))
 }
 
@@ -171,10 +172,10 @@ func TestChangedInsideUDPPorts(t *testing.T) {
 		return func(want string) {
 			t.Helper()
 			require.Eventually(t, func() bool { // an ICMP error of the past may come first
-				got, err := answer(conn, patience)
+				got, err := answer(conn, patience.Patience)
 				return err == nil && got == want
-			}, patience, time.Millisecond, want)
-			got, err := answer(conn, patience)
+			}, patience.Patience, time.Millisecond, want)
+			got, err := answer(conn, patience.Patience)
 			require.NoError(t, err)
 			require.Equal(t, want, got)
 		}

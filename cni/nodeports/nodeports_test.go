@@ -23,6 +23,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // The addresses of a world.
@@ -267,12 +268,9 @@ func (w *world) network(four string) string {
 	return four
 }
 
-// patience is how long an answer may take.
-const patience = time.Minute
-
 // dial connects a client to a port of the node. Its source is an address of the namespace; "" for any.
 func (w *world) dial(from netns.NsHandle, source, network, at string) (conn net.Conn, err error) {
-	d := &net.Dialer{Timeout: patience}
+	d := &net.Dialer{Timeout: patience.Patience}
 	if source, at = w.text(source), w.text(at); source != "" {
 		d.LocalAddr = &net.TCPAddr{IP: net.ParseIP(source)}
 		if network == "udp" {
@@ -293,7 +291,7 @@ func (w *world) ask(from netns.NsHandle, source, network, at string) (string, er
 		return "", err
 	}
 	defer func() { _ = conn.Close() }()
-	return answer(conn, patience)
+	return answer(conn, patience.Patience)
 }
 
 func answer(conn net.Conn, within time.Duration) (string, error) {
@@ -423,7 +421,7 @@ func testLocalPorts(w *world) {
 		require.NoError(t, err)
 		seen[got] = true
 		return len(seen) == 2
-	}, 10*patience, time.Millisecond, "both endpoints answer")
+	}, 5*patience.Patience, time.Millisecond, "both endpoints answer")
 	require.Equal(t, map[string]bool{w.text(pod1 + ":8080 " + client): true, w.text(pod2 + ":8080 " + client): true}, seen, "they see the client")
 	w.answers(w.outside, client, "udp", node+":30080", pod2+":8080 "+client)
 	w.answers(w.outside, other, "udp", node+":30080", pod2+":8080 "+edge)
@@ -507,7 +505,7 @@ func TestExpiredEndpoints(t *testing.T) {
 			require.NoError(t, table.Refresh(time.Now().Add(6*time.Second)))
 			got, err := w.ask(w.outside, client, "tcp", node+":30080")
 			return err == nil && got == pod1+":8080 "+edge
-		}, patience, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 		require.NoError(t, table.Refresh(time.Now().Add(12*time.Second)), "again")
 		changed, err := table.Sync(place, nodeports.Hosts{}, nodes)
 		require.NoError(t, err)
@@ -515,7 +513,7 @@ func TestExpiredEndpoints(t *testing.T) {
 		require.Eventually(t, func() bool {
 			got, err := w.ask(w.outside, client, "tcp", node+":30080")
 			return err == nil && got == service+":80 "+client
-		}, 10*patience, 50*time.Millisecond, "the time has ended")
+		}, 5*patience.Patience, 50*time.Millisecond, "the time has ended")
 		w.answers(w.outside, client, "tcp", node+":30081", pod2+":8080 "+client)
 		changed, err = table.Sync(place, nodeports.Hosts{}, nodes)
 		require.NoError(t, err)
@@ -578,7 +576,7 @@ func testChangedUDPPorts(w *world) {
 	through, err := w.dial(w.outside, client, "udp", beyond)
 	require.NoError(t, err)
 	defer func() { _ = through.Close() }()
-	_, err = answer(through, patience)
+	_, err = answer(through, patience.Patience)
 	require.NoError(t, err)
 	require.Equal(t, 1, w.connections("198.51.100.7"))
 
@@ -597,9 +595,9 @@ func testChangedUDPPorts(w *world) {
 		w.sync(true, step.port)
 		var got string
 		require.Eventually(t, func() bool { // an ICMP error of the past may come first
-			got, err = answer(passing, patience)
+			got, err = answer(passing, patience.Patience)
 			return err == nil
-		}, patience, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 		if len(step.port.Endpoints) < 2 {
 			require.Equal(t, w.text(step.want), got)
 		}
@@ -832,14 +830,14 @@ func testChangedExternalAddresses(w *world) {
 	defer func() { _ = conn.Close() }()
 	for _, pod := range []string{pod1, pod2} {
 		w.sync(true, at(external, local("udp", 80, pod)))
-		got, err := answer(conn, patience)
+		got, err := answer(conn, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, w.text(pod+":8080 "+client), got)
 	}
 	restricted := at(external, local("udp", 80, pod2))
 	restricted.Restricted, restricted.Sources = true, []netip.Prefix{netip.MustParsePrefix(client + "/32")}
 	w.sync(true, restricted)
-	got, err := answer(conn, patience)
+	got, err := answer(conn, patience.Patience)
 	require.NoError(t, err)
 	require.Equal(t, w.text(pod2+":8080 "+client), got)
 	restricted.Sources = []netip.Prefix{netip.MustParsePrefix(other + "/32")}
@@ -848,7 +846,7 @@ func testChangedExternalAddresses(w *world) {
 	require.Error(t, err, "the client is in no range any more")
 	restricted.Sources = []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
 	w.sync(true, restricted) // a range that contains the former one
-	_, err = answer(conn, patience)
+	_, err = answer(conn, patience.Patience)
 	require.NoError(t, err)
 	w.sync(true)
 	_, err = answer(conn, 100*time.Millisecond)
@@ -967,23 +965,23 @@ func testUDPPortsOfAFormerProcess(w *world) {
 	require.NoError(t, err)
 	defer func() { _ = removed.Close() }()
 	for _, c := range []net.Conn{conn, removed} {
-		got, err := answer(c, patience)
+		got, err := answer(c, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, w.text(pod1+":8080 "+client), got)
 	}
 	in := "nft %s element ip " + nodeports.TableName + " %s '{ 0.0.0.0 . udp . %s }'\n"
 	w.run(w.node, fmt.Sprintf(in, "delete", "endpoints", "30080 . 0")+fmt.Sprintf(in, "add", "endpoints", "30080 . 0 : "+pod2+" . 8080")+
 		fmt.Sprintf(in, "delete", "endpoints", "30081 . 0")+fmt.Sprintf(in, "delete", "balancers", "30081")+fmt.Sprintf(in, "delete", "services", "30081"))
-	got, err := answer(conn, patience)
+	got, err := answer(conn, patience.Patience)
 	require.NoError(t, err)
 	require.Equal(t, w.text(pod1+":8080 "+client), got, "the kernel remembers the connection")
 
 	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
 	w.sync(false, local("udp", 30080, pod2))
-	got, err = answer(conn, patience)
+	got, err = answer(conn, patience.Patience)
 	require.NoError(t, err)
 	require.Equal(t, w.text(pod2+":8080 "+client), got)
-	_, err = answer(removed, patience)
+	_, err = answer(removed, patience.Patience)
 	require.Error(t, err, "the port is gone")
 }
 

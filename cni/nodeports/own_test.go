@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // own returns a port at an address that leads only programs of the node: to pods elsewhere, or to those on the node if p is
@@ -106,7 +107,7 @@ func testOwnNodePorts(w *world) {
 			require.NoError(t, err)
 			seen[got] = true
 			return len(seen) == 2
-		}, 10*patience, time.Millisecond, "both endpoints answer")
+		}, 5*patience.Patience, time.Millisecond, "both endpoints answer")
 		require.Equal(t, map[string]bool{w.text(pod1 + ":8080 " + node): true, w.text(pod2 + ":8080 " + node): true}, seen)
 
 		w.answers(w.outside, client, "tcp", node+":30080", pod2+":8080 "+client)
@@ -184,16 +185,16 @@ func testChangedOwnUDPPorts(w *world) {
 		var got string
 		require.Eventually(t, func() (ok bool) { // an ICMP error of the past may come first
 			var err error
-			got, err = answer(conn, patience)
+			got, err = answer(conn, patience.Patience)
 			return err == nil
-		}, patience, time.Millisecond)
+		}, patience.Patience, time.Millisecond)
 		require.Equal(t, w.text(want), got)
 	}
 	w.serveIn(w.outside, other+":30080")
 	both := local("udp", 30080, pod1, pod2)
 	w.sync(true, both)
 	outside := dial(client, node+":30080")
-	first, err := answer(outside, patience)
+	first, err := answer(outside, patience.Patience)
 	require.NoError(t, err)
 	elsewhere, self, inside := dial(node, other+":30080"), dial(node, node+":30080"), dial(management, service+":80")
 	says(elsewhere, other+":30080 "+node)
@@ -204,7 +205,7 @@ func testChangedOwnUDPPorts(w *world) {
 		says(elsewhere, pod+":8080 "+node)
 		says(self, pod+":8080 "+node)
 		says(inside, pod+":8080 "+management)
-		got, err := answer(outside, patience)
+		got, err := answer(outside, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, first, got)
 	}

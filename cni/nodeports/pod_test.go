@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // podWorld is a world in which the namespace outside is that of a pod, which reaches cluster addresses by the node.
@@ -102,7 +103,7 @@ func TestUDPOfPod(t *testing.T) {
 		} else if i > 0 {
 			w.change(ports...)
 		}
-		got, err := answer(going, patience)
+		got, err := answer(going, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, step.want+" "+client, got, i)
 	}
@@ -120,7 +121,7 @@ func TestExternalOfPod(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, going.Close()) }()
 	for _, want := range []string{pod1 + ":8080 ", external + ":80 "} {
-		got, err := answer(going, patience)
+		got, err := answer(going, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, want+client, got)
 		w.create(inPods("tcp", pod1))
@@ -137,7 +138,7 @@ func TestOpenConnectionsOfPod(t *testing.T) {
 	}
 	continues := func(conn net.Conn, want string) {
 		t.Helper()
-		got, err := answer(conn, patience)
+		got, err := answer(conn, patience.Patience)
 		require.NoError(t, err)
 		require.Equal(t, want+" "+client, got)
 		require.NoError(t, conn.Close())

@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // router is a node that translates to an egress address, between a pod and an outside, each in a network namespace.
@@ -69,7 +71,7 @@ var counted = regexp.MustCompile(`packets \d+`)
 func (r *router) seen(pod, egress string) {
 	r.t.Helper()
 	want := []string{"packets " + pod, "packets " + egress}
-	for deadline := time.Now().Add(time.Minute); ; <-time.After(time.Millisecond) { // a packet can wait for the address of a neighbour
+	for deadline := time.Now().Add(patience.Patience); ; <-time.After(time.Millisecond) { // a packet can wait for the address of a neighbour
 		got := counted.FindAllString(r.run("ip", "netns", "exec", r.outside, "nft", "list", "chain", "ip", "t", "in"), -1)
 		if slices.Equal(want, got) {
 			return

@@ -110,7 +110,7 @@ func TestFindsMaster(t *testing.T) {
 	n.keepManaged("tcp:127.0.0.1:1", "tcp:127.0.0.1:2")
 	select {
 	case <-members[0].lost:
-	case <-time.After(time.Minute):
+	case <-time.After(patience.Patience):
 		require.Fail(t, "no member is disconnected")
 	}
 	n.take(members[1], openflow.Master)

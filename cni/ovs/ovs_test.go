@@ -59,7 +59,7 @@ func followWith(t *testing.T, lab *ovnhost.Lab, cfg ovs.Config) *node {
 }
 
 func (n *node) within() context.Context {
-	ctx, cancel := context.WithTimeout(n.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(n.t.Context(), patience.Patience)
 	n.t.Cleanup(cancel)
 	return ctx
 }

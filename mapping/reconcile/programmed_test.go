@@ -15,6 +15,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // lossy is a backend that takes a write and does not tell so, once when it is asked to.
@@ -62,7 +63,7 @@ func TestProgrammedAfterLostAnswer(t *testing.T) {
 	next := func() (r programmed) {
 		select {
 		case r = <-told:
-		case <-time.After(time.Minute):
+		case <-time.After(patience.Patience):
 			require.FailNow(t, "nothing was programmed")
 		}
 		return r

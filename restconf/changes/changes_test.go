@@ -21,7 +21,7 @@ const uid = "9f2a6d5e-0000-4000-8000-00000000000a"
 // taken is the next group of a stream: the notifications, and the ID.
 func taken(t *testing.T, s stream.Subscription) (names []string, id string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience.Patience)
 	defer cancel()
 	for {
 		for _, e := range s.Take() {

@@ -16,6 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // separated adds what the mapping makes to keep the namespaces of live pods apart by ACLs.
@@ -87,7 +88,7 @@ func requireNoFrame(t *testing.T, lab *ovnhost.Lab, from, to livePod) {
 		make([]byte, 6), []byte{203, 0, 113, 99})
 	buffer := make([]byte, 2048)
 	requests := 0
-	for deadline := time.Now().Add(time.Minute); requests < 5 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience.Patience); requests < 5 && time.Now().Before(deadline); {
 		sender.send(t, frame)
 		sender.send(t, request)
 		n, _, err := unix.Recvfrom(receiver.socket, buffer, 0)
