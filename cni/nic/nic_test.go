@@ -30,6 +30,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -156,9 +157,9 @@ func (n *node) background(f func(context.Context)) (stop func()) {
 
 func (n *node) command(name string, args ...string) string {
 	n.t.Helper()
-	out, err := exec.CommandContext(n.t.Context(), name, args...).CombinedOutput()
-	require.NoError(n.t, err, "%s %s: %s", name, strings.Join(args, " "), out)
-	return string(out)
+	out, err := namespace.Output(exec.CommandContext(n.t.Context(), name, args...))
+	require.NoError(n.t, err)
+	return out
 }
 
 func (n *node) ip(args ...string) string {

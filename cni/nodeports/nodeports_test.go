@@ -203,12 +203,9 @@ func (w *world) join(a netns.NsHandle, linkA, addressA string, b netns.NsHandle,
 func (w *world) run(ns netns.NsHandle, command string) (out string) {
 	w.Helper()
 	command = w.text(command)
-	require.NoError(w, links.Inside(ns, func() error {
-		said, err := exec.CommandContext(w.Context(), "sh", "-c", command).CombinedOutput()
-		if out = string(said); err != nil {
-			return errors.New(command + ": " + out)
-		}
-		return nil
+	require.NoError(w, links.Inside(ns, func() (err error) {
+		out, err = namespace.Output(exec.CommandContext(w.Context(), "sh", "-c", command))
+		return err
 	}))
 	return out
 }

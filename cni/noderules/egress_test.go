@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -60,9 +61,9 @@ func newRouter(t *testing.T) *router {
 
 func (r *router) run(args ...string) string {
 	r.t.Helper()
-	out, err := exec.Command(args[0], args[1:]...).CombinedOutput()
-	require.NoError(r.t, err, "%v: %s", args, out)
-	return string(out)
+	out, err := namespace.Output(exec.Command(args[0], args[1:]...))
+	require.NoError(r.t, err)
+	return out
 }
 
 var counted = regexp.MustCompile(`packets \d+`)

@@ -2,8 +2,9 @@
 package namespace
 
 import (
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"net"
 	"os/exec"
 	"testing"
@@ -38,16 +39,24 @@ func WithShell(t testing.TB) (ns netns.NsHandle, run func(command string) string
 	ns = New(t)
 	return ns, func(command string) (out string) {
 		t.Helper()
-		require.NoError(t, links.Inside(ns, func() error {
-			said, err := exec.CommandContext(t.Context(), "sh", "-c", command).CombinedOutput()
-			out = string(said)
-			if err != nil {
-				return errors.New(command + ": " + out)
-			}
-			return nil
+		require.NoError(t, links.Inside(ns, func() (err error) {
+			out, err = Output(exec.CommandContext(t.Context(), "sh", "-c", command))
+			return err
 		}))
 		return out
 	}
+}
+
+// Output runs a command, and returns its standard output. Standard error is only in the error: there ip complains, while it
+// succeeds, about a namespace that another test is about to create.
+func Output(cmd *exec.Cmd) (string, error) {
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%s: %w: %s%s", cmd, err, failure.Bytes(), out)
+	}
+	return string(out), err
 }
 
 // Listen accepts connections of TCP to ports in a namespace.
