@@ -61,6 +61,26 @@ func (w *world) recreatePod(ctx context.Context, p *corev1.Pod) error {
 	})
 }
 
+// restorePods creates pods that recreatePod has created and that do not exist: a patch that completes the deletion of a pod
+// deletes by the name, and can delete the next pod of that name.
+func (w *world) restorePods(t *testing.T, b running, count int, pod func(i int) *corev1.Pod) {
+	t.Helper()
+	restored := 0
+	for i := range count {
+		p := pod(i)
+		_, err := w.Client().CoreV1().Pods(p.Namespace).Create(t.Context(), p, metav1.CreateOptions{})
+		if err == nil {
+			restored++
+		} else {
+			require.True(t, apierrors.IsAlreadyExists(err), "%v", err)
+		}
+	}
+	if restored > 0 {
+		t.Logf("%d pods were deleted with those before them", restored)
+		w.awaitExact(t, b, converge)
+	}
+}
+
 // label adds a label to a pod.
 func (w *world) label(ctx context.Context, p *corev1.Pod) error {
 	_, err := w.Client().CoreV1().Pods(p.Namespace).Patch(ctx, p.Name, types.MergePatchType,

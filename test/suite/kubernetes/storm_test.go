@@ -100,6 +100,7 @@ func stormOfNames(t *testing.T, w *world, b running) {
 	})
 	require.NoError(t, err)
 	w.awaitExact(t, b, converge)
+	w.restorePods(t, b, names, func(i int) *corev1.Pod { return pod(i, rounds-1) })
 	require.Len(t, b.living(), names)
 	w.deletePods(t, names, func(i int) *corev1.Pod { return pod(i, 0) })
 	w.awaitExact(t, b, converge)
@@ -115,12 +116,16 @@ func stormOfChanges(t *testing.T, w *world, b running) {
 	w.awaitExact(t, b, converge)
 	labelled := w.ports(t, func(i int) bool { return i >= 2*count/3 }, load)
 
+	moved := func(i int) *corev1.Pod {
+		p := load.Pod(i)
+		p.Spec.NodeName = kubetest.Node(10 + i%10)
+		return p
+	}
 	_, err = kubetest.Each(t.Context(), count, kubetest.Workers, func(ctx context.Context, i int) error {
 		p := load.Pod(i)
 		switch {
 		case i < count/3:
-			p.Spec.NodeName = kubetest.Node(10 + i%10)
-			return w.recreatePod(ctx, p)
+			return w.recreatePod(ctx, moved(i))
 		case i < 2*count/3:
 			phase := []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}[i%2]
 			return w.SetPodStatus(ctx, p.Namespace, p.Name, kubetest.PodStatus{Phase: phase})
@@ -130,6 +135,7 @@ func stormOfChanges(t *testing.T, w *world, b running) {
 	})
 	require.NoError(t, err)
 	w.awaitExact(t, b, converge)
+	w.restorePods(t, b, count/3, moved)
 	require.Len(t, b.living(), 2*count/3)
 	require.Equal(t, labelled, w.ports(t, func(i int) bool { return i >= 2*count/3 }, load), "rows of pods that were labelled")
 	_, err = w.DeletePods(t.Context(), load)
