@@ -185,11 +185,12 @@ func (m *mirror) put(k netvirt.Key, objects netvirt.Model, damaged *ovsdb.RowSet
 type stage struct {
 	*mirror
 	groups   map[netvirt.Key]*staged
-	changed  []netvirt.Key               // of objects
-	floating map[netvirt.Key]netvirt.Key // changes of mirror.floating; a zero head deletes
-	adopted  []string                    // strays
-	keeping  *ovsdb.RowSet               // added to kept
-	ends     bool                        // kept is deleted
+	changed  []netvirt.Key                 // of objects
+	floating map[netvirt.Key]netvirt.Key   // changes of mirror.floating; a zero head deletes
+	adopted  []string                      // strays
+	keeping  *ovsdb.RowSet                 // added to kept
+	ends     bool                          // kept is deleted
+	switches map[netvirt.Key]*ovsdb.RowSet // the rows of damaged groups with codec.SwitchAhead
 }
 
 // staged is a group with the changes of a stage.
@@ -200,7 +201,7 @@ type staged struct {
 }
 
 func (m *mirror) stage() *stage {
-	return &stage{mirror: m, groups: map[netvirt.Key]*staged{}, floating: map[netvirt.Key]netvirt.Key{}, keeping: codec.Northbound.NewRowSet()}
+	return &stage{mirror: m, groups: map[netvirt.Key]*staged{}, floating: map[netvirt.Key]netvirt.Key{}, keeping: codec.Northbound.NewRowSet(), switches: map[netvirt.Key]*ovsdb.RowSet{}}
 }
 
 func (s *stage) look(k netvirt.Key) netvirt.Object {
@@ -263,6 +264,34 @@ func (s *stage) change(c netvirt.Change) {
 	s.changed = append(s.changed, k)
 }
 
+// addSwitch adds codec.SwitchAhead of a node to the rows of its damaged group, which stays damaged.
+func (s *stage) addSwitch(one *step) {
+	g := s.mirror.groups[one.head]
+	if g == nil || g.damaged == nil {
+		return
+	}
+	objects := netvirt.Model{}
+	for _, c := range one.changes {
+		if c.New != nil {
+			objects.Add(c.New)
+		}
+	}
+	want := s.codec.Encode(one.head, objects, s.look)
+	with := &ovsdb.RowSet{Rows: slices.Clone(g.damaged.Rows), Links: slices.Clone(g.damaged.Links)}
+	for _, r := range codec.SwitchAhead(want) {
+		if _, has := g.damaged.Get(r.UUID()); has {
+			continue
+		}
+		with.Rows = append(with.Rows, r)
+		for _, l := range want.Links {
+			if l.Child == r.UUID() {
+				with.Links = append(with.Links, l)
+			}
+		}
+	}
+	s.switches[one.head] = with
+}
+
 // holder returns the head of the group that has an object now. It differs from head if
 // a floating IP moves to another service.
 func (s *stage) holder(k, head netvirt.Key) netvirt.Key {
@@ -306,6 +335,9 @@ func (s *stage) transaction() *ovsdb.Transaction {
 			have = s.keep(k, have, want)
 		}
 		tx.Replace(have, want)
+	}
+	for k, with := range s.switches {
+		tx.Replace(s.rows(k), with)
 	}
 	for k, g := range s.groups {
 		if uuid, is := codec.ParseLeftBinding(k); is && len(g.objects) == 0 {
@@ -414,6 +446,9 @@ func (s *stage) commit() {
 	m := s.mirror
 	for k, g := range s.groups {
 		m.put(k, g.objects, g.damaged, g.looked)
+	}
+	for k, with := range s.switches {
+		m.groups[k].damaged = with
 	}
 	m.kept.Rows, m.kept.Links = append(m.kept.Rows, s.keeping.Rows...), append(m.kept.Links, s.keeping.Links...)
 	if s.ends {

@@ -3,6 +3,7 @@ package ovn
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"time"
@@ -16,26 +17,35 @@ import (
 // A change of the layout moves some nodes at a time, each with its pods, and waits until OVN has computed that. So a pod loses packets only
 // while the switches replace the flows of those nodes. Meanwhile the routers of the former layout stay, and pods in both layouts reach each other by the
 // transit. Without a transit all nodes move at once.
+//
+// To LayoutNode the nodes get their switches before the first one moves. ovn-controller requests the flows of a switch when it finds a way from its pods
+// to the switch, and in a large network the southbound database takes seconds to answer. The pods on the switch would lose packets meanwhile.
+// LayoutELAN has many more switches: with all of them each move would take longer.
 const (
 	// leastBatches is how many times Batch the steps of nodes are at least that move together, and mostMoves about how many moves there are: new pods of
 	// a node wait until it moves.
 	leastBatches = 5
 	mostMoves    = 20
-	// northdWithin is how long ovn-northd may take for a move, and hostsWithin how long the hosts may take after it. A host that is gone never has it.
-	northdWithin = 2 * time.Minute
-	hostsWithin  = 5 * time.Second
+	// northdWithin is how long ovn-northd may take for a move, and hostsWithin how long the hosts may take after it, or switchesWithin if it was only
+	// switches. A host that is gone never has it.
+	northdWithin   = 2 * time.Minute
+	hostsWithin    = 5 * time.Second
+	switchesWithin = 30 * time.Second
 )
 
-// moved is the last move of nodes.
+// moved is the last move of nodes, or of switches ahead of them.
 type moved struct {
-	most     int       // steps of nodes that move together
-	number   int       // of OVN's report, at least; 0 for none
-	at       time.Time // when it was written
-	computed time.Time // when ovn-northd was seen to have it; zero before
+	most     int                 // steps of nodes that move together
+	ahead    map[netip.Addr]bool // nodes whose switches are there, or were refused
+	number   int                 // of OVN's report, at least; 0 for none
+	at       time.Time           // when it was written
+	within   time.Duration       // how long the hosts may take
+	computed time.Time           // when ovn-northd was seen to have it; zero before
 }
 
 // move writes steps while there are switches of the former layout. It defers the steps of nodes that it moves later.
 func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
+	w.fresh = true // after a rejection the caller reads the database, too
 	waiting := w.mirror.waiting()
 	if len(waiting) == 0 || !w.mirror.joined(all) {
 		return w.run(ctx, transactions(all, len(all)))
@@ -46,12 +56,11 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 	}
 	p := newPlan(all, waiting, w.mirror.damagedELANs())
 	if settled {
-		b.moved.most = max(b.moved.most, leastBatches*b.cfg.Batch, p.waiting/mostMoves)
-		p.choose(b.moved.most)
+		b.choose(w, p)
 	}
 	now, late := p.divide()
-	w.counted = len(p.moves) > 0 && len(late) > 0
-	err = w.run(ctx, transactions(now, len(now)))
+	w.counted = len(p.moves)+len(w.ahead) > 0 && len(late) > 0
+	err = b.together(ctx, w, p, now)
 	if err != nil && !errors.Is(err, netvirt.ErrRejected) {
 		return err
 	}
@@ -60,7 +69,11 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 		if failed != nil {
 			return failed
 		}
-		b.moved = moved{number: integer(rows, "nb_cfg"), at: time.Now(), most: b.moved.most}
+		b.moved.number, b.moved.at, b.moved.computed, b.moved.within = integer(rows, "nb_cfg"), time.Now(), time.Time{}, hostsWithin
+	}
+	if len(w.ahead) > 0 {
+		b.moved.within = switchesWithin
+		b.log.Info("created the switches of nodes that change their layout", "nodes", len(waiting))
 	}
 	if len(p.moves) > 0 {
 		b.log.Info("changed the layout of some nodes", "nodes", len(p.moves), "left", len(waiting)-len(p.moves))
@@ -69,6 +82,61 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 		return &netvirt.DeferredError{Have: late}
 	}
 	return err
+}
+
+// choose chooses switches ahead of nodes, or nodes that move.
+func (b *Backend) choose(w *write, p *plan) {
+	b.moved.most = max(b.moved.most, leastBatches*b.cfg.Batch, p.waiting/mostMoves)
+	if b.cfg.Layout == LayoutNode && p.waiting > b.moved.most {
+		w.ahead = p.ahead(b.moved.ahead)
+	}
+	if len(w.ahead) == 0 {
+		p.choose(b.moved.most)
+	}
+}
+
+// together makes steps in one transaction, unless the server refuses it.
+func (b *Backend) together(ctx context.Context, w *write, p *plan, now []*step) error {
+	ahead := w.ahead
+	err := w.transaction(ctx, now)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		err = w.apart(ctx, p)
+	} else if err != nil {
+		return err
+	}
+	for _, s := range ahead {
+		b.moved.ahead[p.node[s.head]] = true
+	}
+	return err
+}
+
+// apart makes the steps that the server has refused together: a transaction for each node. A node whose transaction it refuses too stays in the former
+// layout, with all its pods.
+func (w *write) apart(ctx context.Context, p *plan) error {
+	moves := p.moves
+	p.moves, w.ahead = nil, nil // pods can move without switches ahead of them
+	now, _ := p.divide()
+	if err := w.chunk(ctx, now); err != nil {
+		return err
+	}
+	for _, s := range p.all {
+		node := p.node[s.head]
+		if s.head.Kind != netvirt.KindNode || !moves[node] {
+			continue
+		}
+		err := w.transaction(ctx, slices.DeleteFunc(slices.Clone(p.all), func(s *step) bool { return p.node[s.head] != node }))
+		var refused *refusal
+		if errors.As(err, &refused) {
+			w.reject(s, err)
+		} else if err != nil {
+			return err
+		}
+	}
+	if len(w.rejected.Keys) > 0 {
+		return &w.rejected
+	}
+	return fmt.Errorf("%w: the server has refused a move and then made it", errStale)
 }
 
 // settled reports whether OVN has the last move, or has had its time.
@@ -84,7 +152,7 @@ func (b *Backend) settled(ctx context.Context, s *session) (bool, error) {
 	if b.moved.computed.IsZero() && (integer(rows, "sb_cfg") >= b.moved.number || now.Sub(b.moved.at) > northdWithin) {
 		b.moved.computed = now
 	}
-	if b.moved.computed.IsZero() || integer(rows, "hv_cfg") < b.moved.number && now.Sub(b.moved.computed) < hostsWithin {
+	if b.moved.computed.IsZero() || integer(rows, "hv_cfg") < b.moved.number && now.Sub(b.moved.computed) < b.moved.within {
 		return false, nil
 	}
 	b.moved.number = 0
@@ -149,30 +217,6 @@ func (m *mirror) damagedELANs() map[netip.Addr][]netvirt.Key {
 	return heads
 }
 
-// damagedInMove returns the heads of damaged groups while the layout changes; nil at other times.
-func (m *mirror) damagedInMove() map[netvirt.Key]struct{} {
-	if m == nil || len(m.former) == 0 {
-		return nil
-	}
-	heads := map[netvirt.Key]struct{}{}
-	for k, g := range m.groups {
-		if g.damaged != nil {
-			heads[k] = struct{}{}
-		}
-	}
-	return heads
-}
-
-// damagedBeside returns the head of a damaged group that is not known, if there is one. All are known if known is nil.
-func (m *mirror) damagedBeside(known map[netvirt.Key]struct{}) (head netvirt.Key, more bool) {
-	for k, g := range m.groups {
-		if _, is := known[k]; known != nil && g.damaged != nil && !is {
-			return k, true
-		}
-	}
-	return netvirt.Key{}, false
-}
-
 // plan says which nodes move.
 type plan struct {
 	all     []*step
@@ -196,6 +240,16 @@ func newPlan(all []*step, nodes map[netip.Addr]bool, elans map[netip.Addr][]netv
 		p.whole[node] = !slices.ContainsFunc(elans[node], func(head netvirt.Key) bool { _, is := p.node[head]; return !is })
 	}
 	return p
+}
+
+// ahead returns the steps of the nodes that can move, and have no switches ahead of them.
+func (p *plan) ahead(have map[netip.Addr]bool) (switches []*step) {
+	for _, s := range p.all {
+		if node := p.node[s.head]; s.head.Kind == netvirt.KindNode && p.whole[node] && !have[node] && !s.deletesHead() {
+			switches = append(switches, s)
+		}
+	}
+	return switches
 }
 
 // choose chooses the nodes that move now: the first ones with at most a number of steps, and at least one. A node moves with its Node.

@@ -27,6 +27,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -132,7 +133,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1)}
+	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1), moved: moved{ahead: map[netip.Addr]bool{}}}
 	b.release()
 	return b, nil
 }
@@ -215,7 +216,8 @@ func (b *Backend) readMirror(ctx context.Context, use func(*mirror)) error {
 
 // Write makes the changes in transactions of at most Batch groups. changes must be in the
 // order of netvirt.Sort. If the database differs from the last Read, Write reads it
-// again and starts over, once. A *netvirt.RejectedError names the changes that the
+// again and starts over, once. While the layout changes it fails instead: the caller must read, because
+// other objects are damaged then than it knows. A *netvirt.RejectedError names the changes that the
 // server refuses; the groups that do not depend on them are written. A *netvirt.DeferredError names changes of nodes whose
 // layout changes later. After any other error
 // some of the changes may have been made.
@@ -224,12 +226,12 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		return nil
 	}
 	err := b.with(ctx, func(s *session) error {
-		known := s.mirror.damagedInMove()
-		err := b.write(ctx, s, changes, nil)
-		if errors.Is(err, errStale) {
+		moves := s.mirror != nil && len(s.mirror.former) > 0
+		err := b.write(ctx, s, changes)
+		if errors.Is(err, errStale) && !moves {
 			b.log.Debug("reading the northbound database again", "err", err)
 			s.mirror = nil
-			err = b.write(ctx, s, changes, known)
+			err = b.write(ctx, s, changes)
 		}
 		return err
 	})
@@ -239,16 +241,13 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 	return nil
 }
 
-// write makes the changes. If it reads the database, no group may be damaged beside the known ones; nil for any.
-func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Change, known map[netvirt.Key]struct{}) error {
+// write makes the changes.
+func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Change) error {
 	w := &write{session: s, timeout: b.cfg.Timeout}
 	if s.mirror == nil {
 		w.fresh = true
 		if err := b.read(ctx, s); err != nil {
 			return err
-		}
-		if head, more := s.mirror.damagedBeside(known); more {
-			return fmt.Errorf("%w: %s is damaged, and the caller must read that", errStale, head)
 		}
 	}
 	if len(s.mirror.former) > 0 {

@@ -127,12 +127,14 @@ const stepsPerTimeout = 1000
 type write struct {
 	*session
 	timeout time.Duration // of a transaction with fewer steps than stepsPerTimeout
-	// fresh reports whether the mirror was read for this write. Then a refusal of the
-	// server is not caused by an old mirror and becomes a rejection.
+	// fresh reports whether the mirror was read for this write, or the layout changes. Then a refusal of the
+	// server becomes a rejection. Otherwise it may be caused by an old mirror.
 	fresh    bool
 	rejected netvirt.RejectedError
 	// counted makes each transaction increment nb_cfg of NB_Global, which asks OVN to report when it has the transaction.
 	counted bool
+	// ahead are the steps whose switches each transaction adds.
+	ahead []*step
 }
 
 // run makes transactions of steps.
@@ -190,11 +192,6 @@ func (w *write) chunk(ctx context.Context, all []*step) error {
 	if !errors.As(err, &refused) {
 		return err
 	}
-	if uuid := refused.duplicate(); uuid != "" {
-		// A row of ours that has lost its marks.
-		w.mirror.strays[uuid] = refused.op.Table.Row(uuid)
-		return w.chunk(ctx, all)
-	}
 	if len(all) == 1 {
 		w.reject(all[0], err)
 		return nil
@@ -220,11 +217,17 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 	if err != nil {
 		return err
 	}
-	if err := w.commit(ctx, ops, len(all)); err != nil {
-		return err
+	err = w.commit(ctx, ops, len(all))
+	var refused *refusal
+	if errors.As(err, &refused) && refused.duplicate() != "" {
+		// A row of ours that has lost its marks.
+		w.mirror.strays[refused.duplicate()] = refused.op.Table.Row(refused.duplicate())
+		return w.transaction(ctx, all)
 	}
-	ahead.commit()
-	return nil
+	if err == nil {
+		ahead.commit()
+	}
+	return err
 }
 
 // prepare encodes the steps. It returns the operations, and the stage to commit after
@@ -239,6 +242,9 @@ func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 			return nil, nil, fmt.Errorf("%w: %w", errStale, err)
 		}
 	}
+	for _, s := range w.ahead {
+		ahead.addSwitch(s)
+	}
 	return ahead.transaction().Operations(), ahead, nil
 }
 
@@ -250,7 +256,7 @@ func (w *write) commit(ctx context.Context, ops []ovsdb.Operation, steps int) er
 	if w.counted {
 		ops = append(ops, ovsdb.NewIncrement(nb.NBGlobalTable, "nb_cfg"))
 	}
-	more := int32(steps / stepsPerTimeout)
+	more := int32((steps + len(w.ahead)) / stepsPerTimeout)
 	ctx, cancel := context.WithTimeout(ctx, w.timeout*time.Duration(1+more))
 	defer cancel()
 	w.large.Add(more)

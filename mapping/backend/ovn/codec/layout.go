@@ -93,3 +93,20 @@ func (c Codec) switchPort(set *ovsdb.RowSet, k netvirt.Key, role, name, routerPo
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
 }
+
+// SwitchAhead returns some rows of a node in LayoutNode: its switch, and one gateway. The router has only the address of the gateway, and no network behind
+// it. So it leads no packet of pods to the switch.
+func SwitchAhead(node *ovsdb.RowSet) (rows []ovsdb.Row) {
+	for _, r := range node.Rows {
+		switch row := r.Value.(type) {
+		case *nb.LogicalSwitch, *nb.GatewayChassis:
+			rows = append(rows, r)
+		case *nb.LogicalRouterPort:
+			row.Networks = []string{single(netip.MustParsePrefix(row.Networks[0]).Addr()).String()}
+			rows = append(rows, r)
+		case *nb.LogicalSwitchPort:
+			return append(rows, r)
+		}
+	}
+	return rows
+}
