@@ -99,17 +99,25 @@ func Owned(node netns.NsHandle) (map[string]string, error) {
 	return owned, nil
 }
 
-// HasAddress reports whether a link of a node has an address.
-func HasAddress(node netns.NsHandle, address netip.Addr) (has bool, err error) {
+// Addresses returns the addresses of the links of a node.
+func Addresses(node netns.NsHandle) (all []netip.Addr, err error) {
 	err = At(node, func(h *netlink.Handle) error {
-		all, err := Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
-		has = slices.ContainsFunc(all, func(a netlink.Addr) bool { return a.IP.Equal(address.AsSlice()) })
+		list, err := Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+		for _, a := range list {
+			all = append(all, PrefixOf(a.IPNet).Addr())
+		}
 		return err
 	})
 	if err != nil {
-		return false, fmt.Errorf("list the addresses of the node: %w", err)
+		return nil, fmt.Errorf("list the addresses of the node: %w", err)
 	}
-	return has, nil
+	return all, nil
+}
+
+// HasAddress reports whether a link of a node has an address.
+func HasAddress(node netns.NsHandle, address netip.Addr) (bool, error) {
+	all, err := Addresses(node)
+	return slices.Contains(all, address), err
 }
 
 // MTUOf returns the MTU of the link that has an address.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/egress"
-	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -98,7 +98,7 @@ func (n *Node) forgetStale(w wanted) error {
 func (n *Node) forgetStray(w wanted, p pair) error {
 	for _, e := range w.Egress {
 		if e.Link == p.link {
-			return nodeports.ForgetTo(n.cfg.Netns, e.Address)
+			return conntrack.DeleteTo(n.cfg.Netns, e.Address)
 		}
 	}
 	return nil

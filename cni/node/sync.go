@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
@@ -264,7 +264,7 @@ func (n *Node) forgetOthers(w wanted) error {
 	if !w.IPv4.Edge.IsValid() || n.othersForgotten {
 		return nil
 	}
-	err := nodeports.ForgetOthers(n.cfg.Netns, w.IPv4.Service)
+	err := conntrack.DeleteOfOthers(n.cfg.Netns, w.IPv4.Service)
 	n.othersForgotten = err == nil
 	return err
 }

@@ -1,18 +1,15 @@
 package nodeports
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"net"
 	"net/netip"
 	"slices"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netns"
 	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 
+	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 )
 
@@ -55,7 +52,7 @@ func (t *table) ports() map[portKey]bool {
 // before.
 func (t *table) forget() error {
 	if len(t.left) > 0 {
-		if err := t.family.forget(t.cfg.Netns, []tuple{{}}, t.isLeft); err != nil {
+		if err := t.delete([]conntrack.Tuple{{}}, t.isLeft); err != nil {
 			return fmt.Errorf("forget the connections of removed ports of services: %w", err)
 		}
 		t.left = nil
@@ -63,7 +60,7 @@ func (t *table) forget() error {
 	if t.unforgotten != nil && len(t.unforgotten) == 0 {
 		return nil
 	}
-	if err := t.family.forget(t.cfg.Netns, t.changedTuples(), t.isStale); err != nil {
+	if err := t.delete(t.changedTuples(), t.isStale); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	t.unforgotten = map[portKey]bool{}
@@ -72,142 +69,67 @@ func (t *table) forget() error {
 
 // isLeft reports whether a connection was led by a port that a node had when it left the pod network. Nothing reaches its endpoint
 // any more, and the kernel keeps a connection of TCP for days.
-func (t *table) isLeft(f *netlink.ConntrackFlow, own addresses) bool {
-	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
-	if !valid || f.Zone != 0 || f.Forward.DstIP.Equal(f.Reverse.SrcIP) && f.Forward.DstPort == f.Reverse.SrcPort {
+func (t *table) isLeft(c conntrack.Connection, own []netip.Addr) bool {
+	if !c.Led() {
 		return false
 	}
-	at := portKey{address.Unmap(), f.Forward.Protocol, f.Forward.DstPort}
+	at := askedOf(c)
 	every := portKey{t.family.every, at.protocol, at.number}
-	return t.left[at] || own.has(f.Forward.DstIP) && t.left[every]
+	return t.left[at] || slices.Contains(own, at.address) && t.left[every]
+}
+
+// askedOf returns the port that the client of a connection asked.
+func askedOf(c conntrack.Connection) portKey {
+	return portKey{c.Sent.To.Addr(), c.Protocol, c.Sent.To.Port()}
 }
 
 // changedTuples names the connections of ports that have changed.
-func (t *table) changedTuples() []tuple {
-	all := map[tuple]bool{}
+func (t *table) changedTuples() (all []conntrack.Tuple) {
+	if t.unforgotten == nil {
+		return []conntrack.Tuple{{Protocol: unix.IPPROTO_UDP}}
+	}
+	seen := map[conntrack.Tuple]bool{}
 	for at := range t.unforgotten {
-		all[tuple{protocol: at.protocol, port: at.number}] = true
+		seen[conntrack.Tuple{Protocol: at.protocol, ToPort: at.number}] = true
 	}
-	if t.unforgotten == nil || len(all) > maxTuples {
-		return []tuple{{protocol: unix.IPPROTO_UDP}}
-	}
-	return slices.Collect(maps.Keys(all))
+	return slices.Collect(maps.Keys(seen))
 }
 
-// ForgetOthers deletes the kernel's connections of others than the node's programs whose source was
-// translated to an address. Their next packets begin them again, by the rules of now.
-func ForgetOthers(ns netns.NsHandle, source netip.Addr) error {
-	of := []tuple{{reply: true, to: source}}
-	if err := ipv4.forget(ns, of, func(f *netlink.ConntrackFlow, own addresses) bool { return ofOthers(f, own, source) }); err != nil {
-		return fmt.Errorf("forget the connections of others with source %s: %w", source, err)
-	}
-	return nil
-}
-
-// Connection is a connection as it leaves the node, after translation.
-type Connection struct {
-	From, To netip.AddrPort
-	Protocol uint8
-}
-
-// ForgetConnections deletes connections of the kernel. Their next packets begin them again, by the rules of now.
-func ForgetConnections(ns netns.NsHandle, all map[Connection]bool) error {
-	at := func(ip net.IP, port uint16) netip.AddrPort {
-		addr, _ := netip.AddrFromSlice(ip)
-		return netip.AddrPortFrom(addr.Unmap(), port)
-	}
-	var tuples []tuple
-	for c := range all {
-		tuples = append(tuples, tuple{
-			reply: true, protocol: c.Protocol, source: c.To.Addr(), sourcePort: c.To.Port(), to: c.From.Addr(), port: c.From.Port(),
-		})
-	}
-	err := ipv4.forget(ns, tuples, func(f *netlink.ConntrackFlow, _ addresses) bool {
-		return f.Zone == 0 && all[Connection{at(f.Reverse.DstIP, f.Reverse.DstPort), at(f.Reverse.SrcIP, f.Reverse.SrcPort), f.Forward.Protocol}]
-	})
-	if err != nil {
-		return fmt.Errorf("forget %d connections: %w", len(all), err)
-	}
-	return nil
-}
-
-// ForgetTo deletes the kernel's connections to an address, except those that are led elsewhere.
-func ForgetTo(ns netns.NsHandle, to netip.Addr) error {
-	err := ipv4.forget(ns, []tuple{{to: to}}, func(f *netlink.ConntrackFlow, _ addresses) bool {
-		return f.Zone == 0 && f.Forward.DstIP.Equal(to.AsSlice()) && f.Reverse.SrcIP.Equal(to.AsSlice())
-	})
-	if err != nil {
-		return fmt.Errorf("forget the connections to %s: %w", to, err)
-	}
-	return nil
-}
-
-func ofOthers(f *netlink.ConntrackFlow, own addresses, source netip.Addr) bool {
-	return f.Reverse.DstIP.Equal(source.AsSlice()) && !own.has(f.Forward.SrcIP)
-}
-
-// addresses are the addresses of the node.
-type addresses []netlink.Addr
-
-func (own addresses) has(ip net.IP) bool {
-	return slices.ContainsFunc(own, func(a netlink.Addr) bool { return a.IP.Equal(ip) })
-}
-
-// forget deletes the connections of a network namespace that tuples name and that match.
-func (f *family) forget(ns netns.NsHandle, tuples []tuple, matches func(f *netlink.ConntrackFlow, own addresses) bool) error {
-	own, err := f.ownAddresses(ns)
+// delete deletes the connections that tuples name and that are stale. own are the addresses of the node.
+func (t *table) delete(tuples []conntrack.Tuple, stale func(c conntrack.Connection, own []netip.Addr) bool) error {
+	own, err := links.Addresses(t.cfg.Netns)
 	if err != nil {
 		return err
 	}
-	k, err := f.tracker(ns)
-	if err != nil {
-		return err
-	}
-	defer k.close()
-	all, err := k.list(tuples)
-	for i := range all {
-		if matches(&all[i].ConntrackFlow, own) {
-			err = errors.Join(err, k.remove(&all[i]))
-		}
-	}
-	return err
-}
-
-// ownAddresses returns the addresses of a node.
-func (f *family) ownAddresses(ns netns.NsHandle) (addresses, error) {
-	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
-		return nil, err
-	}
-	defer h.Close()
-	return links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, f.number) })
+	return conntrack.Delete(t.cfg.Netns, t.family.number, tuples, func(c conntrack.Connection) bool { return stale(c, own) })
 }
 
 // isStale reports whether a connection is one of UDP to a port that does not lead to a target of the port, or
 // whose client must not reach it.
-func (t *table) isStale(f *netlink.ConntrackFlow, own addresses) bool {
-	address, valid := netip.AddrFromSlice(f.Forward.DstIP)
-	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
-	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 { // zones belong to the switch
+func (t *table) isStale(c conntrack.Connection, own []netip.Addr) bool {
+	if c.Protocol != unix.IPPROTO_UDP {
 		return false
 	}
-	address, to = address.Unmap(), to.Unmap()
-	at, programs := portKey{address, f.Forward.Protocol, f.Forward.DstPort}, own.has(f.Forward.SrcIP)
-	if !t.has(at, programs) && !t.changed(at, programs) && own.has(f.Forward.DstIP) {
+	at, client := askedOf(c), c.Sent.From.Addr()
+	asked, programs := at.address, slices.Contains(own, client)
+	if !t.has(at, programs) && !t.changed(at, programs) && slices.Contains(own, asked) {
 		at.address = t.family.every
 	}
-	endpoint := netip.AddrPortFrom(to, f.Reverse.SrcPort)
-	leads := t.leads(at, endpoint, t.toService(at, f.Forward.SrcIP, own))
-	if led := t.of(insiders, at); led != nil && t.isInside(f.Forward.SrcIP, own) {
-		leads = leadsTo(led, endpoint)
+	leads := t.leads(at, c.Answers.From, t.toService(at, client, programs))
+	if led := t.of(insiders, at); led != nil && t.isInside(client, programs) {
+		leads = leadsTo(led, c.Answers.From)
 	}
-	return t.concerns(at, programs, address, to) && (!leads || t.refuses(at, f.Forward.SrcIP))
+	return t.concerns(at, programs, asked, c.Answers.From.Addr()) && (!leads || t.refuses(at, client))
 }
 
 // isInside reports whether a client is led by insiders: a program of the node, or a pod.
-func (t *table) isInside(client net.IP, own addresses) bool {
-	from, _ := netip.AddrFromSlice(client)
-	return t.balances && (own.has(client) || slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) }))
+func (t *table) isInside(client netip.Addr, program bool) bool {
+	return t.balances && (program || t.isPod(client))
+}
+
+// isPod reports whether an address is one of pods and services.
+func (t *table) isPod(a netip.Addr) bool {
+	return slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
 // leadsTo reports whether elements lead to an endpoint.
@@ -217,12 +139,8 @@ func leadsTo(elements []element, to netip.AddrPort) bool {
 
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
 // the node, and a pod that asks an external address.
-func (t *table) toService(at portKey, client net.IP, own addresses) bool {
-	if t.balances {
-		return false
-	}
-	from, _ := netip.AddrFromSlice(client)
-	return own.has(client) || at.address != t.family.every && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(from.Unmap()) })
+func (t *table) toService(at portKey, client netip.Addr, program bool) bool {
+	return !t.balances && (program || at.address != t.family.every && t.isPod(client))
 }
 
 // of returns the elements of a group; nil if there is no table.
@@ -255,16 +173,14 @@ func (t *table) leads(at portKey, to netip.AddrPort, toService bool) bool {
 }
 
 // refuses reports whether a client must not reach a port.
-func (t *table) refuses(at portKey, client net.IP) bool {
-	from, _ := netip.AddrFromSlice(client)
-	from = from.Unmap()
+func (t *table) refuses(at portKey, client netip.Addr) bool {
 	only := false
 	for _, e := range t.of(services, at) {
 		switch e.set {
 		case restricted:
 			only = true
 		case sources:
-			if t.family.rangeOf(e).Contains(from) {
+			if t.family.rangeOf(e).Contains(client) {
 				return false
 			}
 		}
@@ -288,5 +204,5 @@ func (t *table) concerns(at portKey, programs bool, asked, to netip.Addr) bool {
 	if t.unforgotten != nil {
 		return t.changed(at, programs)
 	}
-	return t.has(at, programs) || asked != to && slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(to) })
+	return t.has(at, programs) || asked != to && t.isPod(to)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -29,18 +30,18 @@ func (p HostPort) String() string {
 // CheckHostPorts fails if the address of a host port is not one of the node in ns, or if a program of the node listens
 // on the port. It does not see programs that listen on SCTP.
 func CheckHostPorts(ns netns.NsHandle, ports []HostPort) error {
-	h, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE, unix.NETLINK_INET_DIAG)
+	h, err := netlink.NewHandleAt(ns, unix.NETLINK_INET_DIAG)
 	if err != nil {
 		return fmt.Errorf("check host ports: %w", err)
 	}
 	defer h.Close()
-	own, err := links.Dump(func() ([]netlink.Addr, error) { return h.AddrList(nil, netlink.FAMILY_ALL) })
+	own, err := links.Addresses(ns)
 	if err != nil {
-		return fmt.Errorf("check host ports: list the addresses of the node: %w", err)
+		return fmt.Errorf("check host ports: %w", err)
 	}
 	open := map[string][]netlink.SocketID{}
 	for _, p := range ports {
-		if !p.Address.IsUnspecified() && !addresses(own).has(p.Address.AsSlice()) {
+		if !p.Address.IsUnspecified() && !slices.Contains(own, p.Address) {
 			return fmt.Errorf("%s: the node has no address %s", p, p.Address)
 		}
 		if open[p.Protocol] == nil {

@@ -1043,23 +1043,3 @@ func testLeave(w *world) {
 		require.Equal(t, others, w.connections(node))
 	}
 }
-
-// Connections of others with the service address as source are forgotten, over all protocols. Those of the node
-// and those with another source stay.
-func TestForgetOthers(t *testing.T) {
-	w := newWorld(t)
-	const former = "100.96.0.3"
-	w.run(w.node, "nft add table ip others; nft add chain ip others c '{ type nat hook postrouting priority 100; }'; "+
-		"nft add rule ip others c oifname coe0 ip daddr "+service+" snat to "+former)
-	w.run(w.pods, "ip route add "+former+" via "+management)
-	w.run(w.outside, "ip route add 10.0.0.0/8 via "+node)
-	for _, network := range []string{"tcp", "udp"} {
-		w.answers(w.outside, client, network, service+":80", service+":80 "+former)
-		w.answers(w.node, "", network, service+":80", service+":80 "+former)
-		w.answers(w.outside, client, network, pod1+":8080", pod1+":8080 "+client)
-	}
-	require.Equal(t, 4, w.connections(service))
-	require.NoError(t, nodeports.ForgetOthers(w.node, netip.MustParseAddr(former)))
-	require.Equal(t, 2, w.connections(service))
-	require.Equal(t, 2, w.connections(pod1))
-}

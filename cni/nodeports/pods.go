@@ -1,7 +1,6 @@
 package nodeports
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -10,9 +9,10 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 )
 
 // MaxInPods is how many endpoints the ports of PodPorts have together. The kernel has a copy for each pod.
@@ -221,35 +221,25 @@ func firstOfTCP() []expr.Any {
 	}
 }
 
-// forgottenAtOnce is how many connections of a pod are kept in memory: a pod can have very many of them.
-const forgottenAtOnce = 1000
-
 // forgetOfPod deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
 // connections to other addresses of services, and those that lead to pods.
 func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
-	tuples := []tuple{{protocol: unix.IPPROTO_UDP}}
-	if !changes.all && len(changes.udp) <= maxTuples {
+	tuples := []conntrack.Tuple{{Protocol: unix.IPPROTO_UDP}}
+	if !changes.all {
 		tuples = nil
 		for at := range changes.udp {
-			tuples = append(tuples, tuple{to: at.Addr(), protocol: unix.IPPROTO_UDP, port: at.Port()})
+			tuples = append(tuples, conntrack.Tuple{To: at.Addr(), Protocol: unix.IPPROTO_UDP, ToPort: at.Port()})
 		}
 	}
-	for _, t := range tuples {
-		if err := f.forgetStale(ns, t, changes.isStale); err != nil {
-			return err
-		}
-	}
-	return nil
+	return conntrack.Sweep(ns, f.number, tuples, changes.isStale)
 }
 
 // isStale reports whether a connection must be deleted. One to a port that leads to endpoints now, and that was not translated, is stale too.
-func (c PodChanges) isStale(f *netlink.ConntrackFlow) bool {
-	asked, valid := netip.AddrFromSlice(f.Forward.DstIP)
-	to, ok := netip.AddrFromSlice(f.Reverse.SrcIP)
-	if !valid || !ok || f.Forward.Protocol != unix.IPPROTO_UDP || f.Zone != 0 {
+func (c PodChanges) isStale(of conntrack.Connection) bool {
+	if of.Protocol != unix.IPPROTO_UDP {
 		return false
 	}
-	at, by := netip.AddrPortFrom(asked.Unmap(), f.Forward.DstPort), netip.AddrPortFrom(to.Unmap(), f.Reverse.SrcPort)
+	at, by := of.Sent.To, of.Answers.From
 	endpoints, counts := c.udp[at]
 	switch {
 	case !counts:
@@ -258,40 +248,4 @@ func (c PodChanges) isStale(f *netlink.ConntrackFlow) bool {
 		return len(endpoints) > 0
 	}
 	return !slices.Contains(endpoints, by)
-}
-
-// forgetStale deletes the connections that a tuple names and that are stale.
-func (f *family) forgetStale(ns netns.NsHandle, t tuple, stale func(*netlink.ConntrackFlow) bool) error {
-	reads, err := f.tracker(ns)
-	if err != nil {
-		return err
-	}
-	defer reads.close()
-	removes, err := f.tracker(ns)
-	if err != nil {
-		return err
-	}
-	defer removes.close()
-	var (
-		found  []connection
-		failed error
-	)
-	remove := func() {
-		for i := range found {
-			failed = errors.Join(failed, removes.remove(&found[i]))
-		}
-		found = found[:0]
-	}
-	err = reads.each(t, func(c connection) bool {
-		if stale(&c.ConntrackFlow) {
-			c.raw = slices.Clone(c.raw)
-			found = append(found, c)
-		}
-		if len(found) == forgottenAtOnce {
-			remove()
-		}
-		return failed == nil
-	})
-	remove()
-	return errors.Join(err, failed)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 )
 
@@ -143,7 +143,7 @@ func noted(protocol byte) []expr.Any {
 }
 
 // staleConnection returns the connection in an element of the set egress-stale: each of its five parts has four bytes.
-func staleConnection(e nftables.SetElement) (c nodeports.Connection, ok bool) {
+func staleConnection(e nftables.SetElement) (c conntrack.Leaving, ok bool) {
 	if len(e.Key) != 5*4 {
 		return c, false
 	}
@@ -151,7 +151,7 @@ func staleConnection(e nftables.SetElement) (c nodeports.Connection, ok bool) {
 		k := e.Key[part*4:]
 		return netip.AddrPortFrom(netip.AddrFrom4([4]byte(k[:4])), binary.BigEndian.Uint16(k[4:6]))
 	}
-	return nodeports.Connection{From: at(0), To: at(2), Protocol: e.Key[4*4]}, true
+	return conntrack.Leaving{Protocol: e.Key[4*4], Ends: conntrack.Ends{From: at(0), To: at(2)}}, true
 }
 
 // notAnswer matches packets that belong to no connection.
@@ -229,7 +229,7 @@ func (w Wanted) ForgetStale(ns netns.NsHandle) (some bool, err error) {
 		if err != nil {
 			return some, fmt.Errorf("list nftables set %s: %w", set.Name, err)
 		}
-		stale := map[nodeports.Connection]bool{}
+		stale := map[conntrack.Leaving]bool{}
 		for _, e := range list {
 			if connection, ok := staleConnection(e); ok {
 				stale[connection] = true
@@ -239,7 +239,7 @@ func (w Wanted) ForgetStale(ns netns.NsHandle) (some bool, err error) {
 			continue
 		}
 		some = true
-		if err := nodeports.ForgetConnections(ns, stale); err != nil {
+		if err := conntrack.DeleteLeaving(ns, stale); err != nil {
 			return some, err
 		}
 		c.FlushSet(set)

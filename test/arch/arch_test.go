@@ -136,8 +136,12 @@ var rules = map[string]rule{
 		"moves NICs of the node; knows neither the bridge nor OVN",
 	},
 	"cni/uplink": {[]string{"cni/durable"}, nil, "a part of the agent; knows only the YANG modules of the bridge"},
+	"cni/conntrack": {
+		[]string{"cni/links"}, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
+		"deletes connections that its callers choose; knows neither ports nor pods",
+	},
 	"cni/nodeports": {
-		[]string{"cni/links"},
+		[]string{"cni/conntrack", "cni/links"},
 		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
@@ -147,7 +151,7 @@ var rules = map[string]rule{
 		"a part of the agent; knows neither the switch nor the bridge",
 	},
 	"cni/noderules": {
-		[]string{"cni/links", "cni/nodeports", "cni/policyroute"},
+		[]string{"cni/conntrack", "cni/links", "cni/policyroute"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"rules of the node; knows neither the bridge nor the switch",
 	},
@@ -176,7 +180,7 @@ var rules = map[string]rule{
 		"addresses of the node's NICs; knows neither the bridge nor the switch",
 	},
 	"cni/node": {
-		[]string{"cni/egress", "cni/egress/nics", "cni/links", "cni/nodeports", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/conntrack", "cni/egress", "cni/egress/nics", "cni/links", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",

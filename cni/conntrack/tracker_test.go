@@ -1,4 +1,4 @@
-package nodeports
+package conntrack
 
 import (
 	"context"
@@ -42,17 +42,17 @@ func tracked(t *testing.T, ports ...string) netns.NsHandle {
 // Kernels before 6.8 do not select connections by the zone, and kernels before 5.8 do not select at all. The connections that
 // are found, and those that are forgotten, are the same.
 func TestKernelsThatDoNotSelect(t *testing.T) {
-	withoutZone := func(of tuple, f *family) []nl.NetlinkRequestData {
-		all := of.request(f)
+	withoutZone := func(of Tuple, family int) []nl.NetlinkRequestData {
+		all := of.request(family)
 		return all[:len(all)-1]
 	}
-	withoutFilter := func(tuple, *family) []nl.NetlinkRequestData { return nil }
-	wanted := []tuple{{protocol: unix.IPPROTO_UDP, port: 7001}, {protocol: unix.IPPROTO_UDP, port: 7002}, {protocol: unix.IPPROTO_UDP, port: 7003}}
-	for name, request := range map[string]func(tuple, *family) []nl.NetlinkRequestData{
-		"6.8": tuple.request, "before 6.8": withoutZone, "before 5.8": withoutFilter,
+	withoutFilter := func(Tuple, int) []nl.NetlinkRequestData { return nil }
+	wanted := []Tuple{{Protocol: unix.IPPROTO_UDP, ToPort: 7001}, {Protocol: unix.IPPROTO_UDP, ToPort: 7002}, {Protocol: unix.IPPROTO_UDP, ToPort: 7003}}
+	for name, request := range map[string]func(Tuple, int) []nl.NetlinkRequestData{
+		"6.8": Tuple.request, "before 6.8": withoutZone, "before 5.8": withoutFilter,
 	} {
 		t.Run(name, func(t *testing.T) {
-			k, err := ipv4.tracker(tracked(t, "7001", "7002", "7003", "7004"))
+			k, err := open(tracked(t, "7001", "7002", "7003", "7004"), unix.AF_INET)
 			require.NoError(t, err)
 			defer k.close()
 			k.request = request
@@ -60,9 +60,9 @@ func TestKernelsThatDoNotSelect(t *testing.T) {
 				all, err := k.list(wanted)
 				require.NoError(t, err)
 				for i := range all {
-					require.Zero(t, all[i].Zone)
-					if slices.ContainsFunc(wanted, func(of tuple) bool { return of.names(&all[i].ConntrackFlow) }) {
-						ports = append(ports, all[i].Forward.DstPort)
+					require.Zero(t, all[i].zone)
+					if slices.ContainsFunc(wanted, func(of Tuple) bool { return of.names(&all[i]) }) {
+						ports = append(ports, all[i].Sent.To.Port())
 						require.NoError(t, k.remove(&all[i]))
 					}
 				}
@@ -72,10 +72,10 @@ func TestKernelsThatDoNotSelect(t *testing.T) {
 			require.Equal(t, []uint16{7001, 7003}, named())
 			require.Empty(t, named(), "they are forgotten")
 			k.request = withoutFilter
-			left, err := k.list([]tuple{{}})
+			left, err := k.list([]Tuple{{}})
 			require.NoError(t, err)
 			require.Len(t, left, 1, "one of no port that is named, beside that in the zone")
-			require.Equal(t, uint16(7004), left[0].Forward.DstPort)
+			require.Equal(t, uint16(7004), left[0].Sent.To.Port())
 		})
 	}
 }
