@@ -21,7 +21,7 @@ ON_ODL     := COE_BRIDGE_TEST_ODL=1 $(GO_TEST) -vet=off -count=1 -p 1 -run RealO
 # race detector has nothing to find. Those tests of cni/agent for which this is not so have InProcess in their names, or
 # need nothing: test-race runs them.
 # Packages that take long come first.
-PLAIN      := ./cni/agent ./test/suite/replicas ./test/suite/deploy ./cni/nodeports \
+PLAIN      := ./cni/agent ./test/suite/replicas ./test/suite/deploy ./cni/porttables \
 	./test/suite/ovncluster ./test/suite/policies ./test/suite/csit ./test/lab/story ./test/suite/conformance ./test/docs ./test/arch ./yang/... \
 	./mapping ./mapping/policy/... ./restconf/document ./restconf/openapi ./dhcppool
 # Those of the other packages that take long.

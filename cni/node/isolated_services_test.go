@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
@@ -87,7 +88,7 @@ func (l *isolatedLab) steps() []func() (bool, error) {
 // lead leads to services, each with one endpoint; none if it is empty.
 func (l *isolatedLab) lead(t *testing.T, services map[string]string) {
 	t.Helper()
-	table := nodeports.New(nodeports.Config{Netns: l.node, Link: linkName, EgressLinks: furtherLinks(true)})
+	table := porttables.New(porttables.Config{Netns: l.node, Link: linkName, EgressLinks: furtherLinks(true)})
 	for address, endpoint := range services {
 		at := netip.MustParseAddrPort(address)
 		port := nodeports.Port{Address: at.Addr(), Protocol: "tcp", Number: at.Port(), Service: at, Local: true, Refuses: true}
@@ -98,7 +99,7 @@ func (l *isolatedLab) lead(t *testing.T, services map[string]string) {
 	}
 	p := leadingPlace()
 	at := nodeports.Place{IPv4: nodeports.Addresses{Edge: p.Edge}, Inside: slices.Concat(p.Pods, p.Services), Isolated: true, Balances: true}
-	twice(t, func() (bool, error) { return table.Sync(at, nodeports.Hosts{}, nil) })
+	twice(t, func() (bool, error) { return table.Sync(at, porttables.Hosts{}, nil) })
 }
 
 // TestIsolatedServices sends packets of two isolated namespaces with the same addresses to services. The node leads both to their own

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
@@ -66,25 +65,25 @@ const (
 )
 
 // clientChain returns the name of the chain of a port with affinity, and insideChain that of the chain of insiders of a port.
-func (f *family) clientChain(at portKey) string { return f.portChain(clientPrefix, at) }
-func (f *family) insideChain(at portKey) string { return f.portChain(insidePrefix, at) }
+func (f *Family) clientChain(at PortKey) string { return f.portChain(clientPrefix, at) }
+func (f *Family) insideChain(at PortKey) string { return f.portChain(insidePrefix, at) }
 
-func (f *family) portChain(prefix string, at portKey) string {
-	name := fmt.Sprintf("%s%s-%d", prefix, nameOf(at.protocol), at.number)
-	if at.address != f.every {
-		name += "-" + strings.ReplaceAll(at.address.String(), ":", "_")
+func (f *Family) portChain(prefix string, at PortKey) string {
+	name := fmt.Sprintf("%s%s-%d", prefix, nameOf(at.Protocol), at.Number)
+	if at.Address != f.Every {
+		name += "-" + strings.ReplaceAll(at.Address.String(), ":", "_")
 	}
 	return name
 }
 
 // portOfChain returns the port of a chain with a name of portChain.
-func (f *family) portOfChain(prefix, chain string) (at portKey, is bool) {
+func (f *Family) portOfChain(prefix, chain string) (at PortKey, is bool) {
 	name, is := strings.CutPrefix(chain, prefix)
 	parts := strings.SplitN(name, "-", 3)
 	if !is || len(parts) < 2 {
 		return at, false
 	}
-	address, number := f.every, uint64(0)
+	address, number := f.Every, uint64(0)
 	var err error
 	if len(parts) == 3 {
 		address, err = netip.ParseAddr(strings.ReplaceAll(parts[2], "_", ":"))
@@ -95,7 +94,7 @@ func (f *family) portOfChain(prefix, chain string) (at portKey, is bool) {
 	if err != nil {
 		return at, false
 	}
-	at, err = f.keyOf(address, parts[0], uint16(number))
+	at, err = f.KeyOf(address, parts[0], uint16(number))
 	return at, err == nil && f.portChain(prefix, at) == chain
 }
 
@@ -109,72 +108,46 @@ func nameOf(protocol byte) string {
 }
 
 // chainIn returns the name of the chain that an element of clientChains or insideChains is, empty for another element.
-func (f *family) chainIn(e element) string {
-	switch e.set {
+func (f *Family) chainIn(e Element) string {
+	switch e.Set {
 	case clientChains:
-		return f.clientChain(f.parse(e.key))
+		return f.clientChain(f.parse(e.Key))
 	case insideChains:
-		return f.insideChain(f.parse(e.key))
+		return f.insideChain(f.parse(e.Key))
 	}
 	return ""
 }
 
 // rulesIn returns the rules of this chain.
-func (f *family) rulesIn(e element) []rule {
-	at := f.parse(e.key)
-	if e.set == clientChains {
-		return f.clientRules(at, parseAffinity(e.value), 0)
+func (f *Family) rulesIn(e Element) []rule {
+	at := f.parse(e.Key)
+	if e.Set == clientChains {
+		return f.clientRules(at, parseAffinity(e.Value), 0)
 	}
-	if n, err := strconv.Atoi(e.value); err == nil {
+	if n, err := strconv.Atoi(e.Value); err == nil {
 		return []rule{f.anyInside(at, n)}
 	}
-	return f.clientRules(at, parseAffinity(e.value), insideSlots)
-}
-
-// putClientChains adds to a transaction the wanted chains of ports of a table in a batch, which elements may name then.
-func (t *table) putClientChains(c *nftables.Conn, batch []change) {
-	for _, e := range t.chainsIn(batch) {
-		if e.wanted {
-			is := t.family.chain(t.family.chainIn(e.element))
-			c.AddChain(is)
-			c.FlushChain(is)
-			addRules(c, []chain{{is, t.family.rulesIn(e.element)}})
-		}
-	}
-}
-
-// removeClientChains adds to a transaction the removal of the other ones, which no element names any more.
-func (t *table) removeClientChains(c *nftables.Conn, batch []change) {
-	for _, e := range t.chainsIn(batch) {
-		if !e.wanted {
-			c.DelChain(t.family.chain(t.family.chainIn(e.element)))
-		}
-	}
-}
-
-// chainsIn returns the changes of chains of this table in a batch, which can be for several tables.
-func (t *table) chainsIn(batch []change) []change {
-	return slices.DeleteFunc(slices.Clone(batch), func(e change) bool { return e.of != t || t.family.chainIn(e.element) == "" })
+	return f.clientRules(at, parseAffinity(e.Value), insideSlots)
 }
 
 // readClientChain returns the element of the chain of a port that has rules of these texts; false if it is another
 // chain. The value is empty, so it differs from that of each port, if the rules belong to no port.
-func (f *family) readClientChain(name string, texts []string) (e element, is bool) {
+func (f *Family) readClientChain(name string, texts []string) (e Element, is bool) {
 	for set, prefix := range map[string]string{clientChains: clientPrefix, insideChains: insidePrefix} {
 		if at, of := f.portOfChain(prefix, name); of {
-			e, is = element{set: set, key: at.bytes()}, true
+			e, is = Element{Set: set, Key: at.bytes()}, true
 		}
 	}
 	if !is {
 		return e, false
 	}
 	with := e
-	if with.value = affinityIn(texts); e.set == insideChains && len(texts) == 1 {
+	if with.Value = affinityIn(texts); e.Set == insideChains && len(texts) == 1 {
 		var n int
 		_, _ = fmt.Sscanf(texts[0], insideText, &n)
-		with.value = strconv.Itoa(n)
+		with.Value = strconv.Itoa(n)
 	}
-	if with.value == "" {
+	if with.Value == "" {
 		return e, true
 	}
 	var want []string
@@ -220,8 +193,8 @@ const (
 //  1. A client goes to an endpoint that it had in the last time, to the first of them.
 //  2. Another client goes to a random one, which is remembered.
 //  3. If it cannot be remembered, a hash of the address of the client chooses. slot is the first one of the endpoints.
-func (f *family) clientRules(at portKey, a affinity, slot uint32) (all []rule) {
-	number := a.number(at.protocol)
+func (f *Family) clientRules(at PortKey, a affinity, slot uint32) (all []rule) {
+	number := a.number(at.Protocol)
 	for _, e := range a.endpoints {
 		all = append(all, rule{fmt.Sprintf(againText, a.service, e, a.seconds), slices.Concat(
 			f.had(e, number), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: clients}, a.remember(unix.NFT_DYNSET_OP_UPDATE)}, f.dnatTo(e),
@@ -240,14 +213,14 @@ func (f *family) clientRules(at portKey, a affinity, slot uint32) (all []rule) {
 }
 
 // anyInside returns the rule of a chain of insiders without affinity.
-func (f *family) anyInside(at portKey, n int) rule {
+func (f *Family) anyInside(at PortKey, n int) rule {
 	slot := &expr.Numgen{Register: f.behind(2), Modulus: uint32(max(n, 1)), Offset: insideSlots, Type: unix.NFT_NG_RANDOM}
 	return rule{fmt.Sprintf(insideText, n), slices.Concat(f.askedAt(at), []expr.Any{slot}, f.dnat(endpoints))}
 }
 
 // askedAt loads the key of a port for packets to it.
-func (f *family) askedAt(at portKey) []expr.Any {
-	if at.address == f.every {
+func (f *Family) askedAt(at PortKey) []expr.Any {
+	if at.Address == f.Every {
 		return f.askedOfNode()
 	}
 	return f.asked()
@@ -261,7 +234,7 @@ func (a affinity) number(protocol byte) uint32 {
 }
 
 // had loads the key of the client's element in clients for an endpoint.
-func (f *family) had(e netip.AddrPort, number uint32) []expr.Any {
+func (f *Family) had(e netip.AddrPort, number uint32) []expr.Any {
 	return append(f.load(f.source, first),
 		&expr.Immediate{Register: f.behind(0), Data: e.Addr().AsSlice()},
 		&expr.Immediate{Register: f.behind(f.size / 4), Data: binary.BigEndian.AppendUint16(nil, e.Port())},
@@ -286,7 +259,7 @@ func oneOf(n int) []expr.Any {
 }
 
 // dnatTo translates the destination to an endpoint.
-func (f *family) dnatTo(e netip.AddrPort) []expr.Any {
+func (f *Family) dnatTo(e netip.AddrPort) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: first, Data: e.Addr().AsSlice()},
 		&expr.Immediate{Register: f.behind(0), Data: binary.BigEndian.AppendUint16(nil, e.Port())},
@@ -296,7 +269,7 @@ func (f *family) dnatTo(e netip.AddrPort) []expr.Any {
 
 // slotOfClient loads one of n slots from a first one on, by the source address. The seed is fixed, so that a client has the same slot when the rules are
 // created again.
-func (f *family) slotOfClient(slot, n uint32) []expr.Any {
+func (f *Family) slotOfClient(slot, n uint32) []expr.Any {
 	return append(f.load(f.source, other),
 		&expr.Hash{SourceRegister: other, DestRegister: f.behind(2), Length: f.size, Modulus: n, Seed: 1, Offset: slot, Type: expr.HashTypeJenkins},
 	)

@@ -17,27 +17,27 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The sets and maps of the table. The address of a port on every address of the node is family.every.
+// The sets and maps of the table. The address of a port on every address of the node is Family.Every.
 const (
-	services  = "services"  // address . protocol . port : cluster address . port of the service
+	Services  = "services"  // address . protocol . port : cluster address . port of the service
 	balancers = "balancers" // address . protocol . port : the chain that chooses a slot
 	endpoints = "endpoints" // address . protocol . port . slot : address . port of an endpoint
 	edged     = "edged"     // address . protocol . port, if endpoints see the edge address instead of the client
 	refused   = "refused"   // address . protocol . port, if clients are refused
-	externals = "externals" // the external addresses of services
-	hosts     = "hosts"     // address . protocol . port : address . port of the pod
+	Externals = "externals" // the external addresses of services
+	HostPorts = "hosts"     // address . protocol . port : address . port of the pod
 
 	// The chains for the node's own programs: to endpoints on the node, and to endpoints elsewhere.
 	here      = "own-here"      // cluster address . protocol . port : the chain that chooses a slot
 	elsewhere = "own-elsewhere" // address of a node . protocol . port : the chain that chooses a slot
 
-	// insiders are the chains for clients inside the cluster, if they reach other endpoints.
-	insiders = "insiders" // address . protocol . port : the chain that chooses a slot
+	// Insiders are the chains for clients inside the cluster, if they reach other endpoints.
+	Insiders = "insiders" // address . protocol . port : the chain that chooses a slot
 
 	restricted = "restricted" // address . protocol . port, if only some clients reach it
 	sources    = "sources"    // address . protocol . port . these clients: intervals
 
-	nodesSet = "nodes" // addresses of nodes
+	Nodes = "nodes" // addresses of nodes
 
 	// clients has the endpoints that clients of services with affinity had, for a time after the last connection. The rules
 	// fill it.
@@ -52,63 +52,93 @@ const (
 )
 
 // verdicts are the maps that lead to chains.
-var verdicts = []string{balancers, here, elsewhere, insiders}
+var verdicts = []string{balancers, here, elsewhere, Insiders}
 
 // insideSlots is the first slot of the endpoints of insiders.
 const insideSlots = MaxEndpoints
 
-// group identifies elements that change together, in one transaction. With a part of them, a port would lead
+// Group identifies elements that change together, in one transaction. With a part of them, a port would lead
 // elsewhere.
-type group struct {
-	// set is services for all elements of a port of a service, insiders for those that lead clients inside the cluster, otherwise the set
+type Group struct {
+	// Set is Services for all elements of a port of a service, Insiders for those that lead clients inside the cluster, otherwise the set
 	// of the only element.
-	set string
-	// at is a port, or only an address.
-	at portKey
+	Set string
+	// At is a port, or only an address.
+	At PortKey
 }
 
-func (g group) compare(o group) int {
-	return cmp.Or(strings.Compare(g.set, o.set), g.at.address.Compare(o.at.address), cmp.Compare(g.at.protocol, o.at.protocol), cmp.Compare(g.at.number, o.at.number))
+// Compare orders groups.
+func (g Group) Compare(o Group) int {
+	return cmp.Or(strings.Compare(g.Set, o.Set), g.At.Address.Compare(o.At.Address), cmp.Compare(g.At.Protocol, o.At.Protocol), cmp.Compare(g.At.Number, o.At.Number))
 }
 
-// isPort reports whether the node answers on a port because of the group.
-func (g group) isPort() bool { return g.set == services || g.set == insiders || g.set == hosts }
+// IsPort reports whether the node answers on a port because of the group.
+func (g Group) IsPort() bool { return g.Set == Services || g.Set == Insiders || g.Set == HostPorts }
 
-// element is an element of a set. The value is empty in a set that is not a map.
-type element struct{ set, key, value string }
+// Element is an element of a set. The value is empty in a set that is not a map.
+type Element struct{ Set, Key, Value string }
 
-func (e element) compare(o element) int {
-	return cmp.Or(strings.Compare(e.set, o.set), strings.Compare(e.key, o.key))
+// Compare orders the elements of a group by their set and key.
+func (e Element) Compare(o Element) int {
+	return cmp.Or(strings.Compare(e.Set, o.Set), strings.Compare(e.Key, o.Key))
 }
 
-// content has elements by group, each group sorted.
-type content map[group][]element
+// Content has elements by group, each group sorted.
+type Content map[Group][]Element
 
-// add adds an element that was read from the table.
-func (c content) add(f *family, e element) {
-	g := group{set: e.set}
-	switch e.set {
-	case nodesSet, externals:
-		g.at.address, _ = netip.AddrFromSlice([]byte(e.key))
-	case hosts:
-		g.at = f.parse(e.key)
+// ContentSets returns the sets of a table whose elements are content: the rules fill clients, and the kernel empties fresh.
+func (f *Family) ContentSets() []*nftables.Set {
+	return slices.DeleteFunc(f.Sets(), func(s *nftables.Set) bool { return s.Name == fresh || s.Name == clients })
+}
+
+// Read adds the elements of a set that were read from the table.
+func (c Content) Read(f *Family, set *nftables.Set, list []nftables.SetElement) {
+	for _, e := range list {
+		c.add(f, Element{set.Name, string(e.Key) + string(e.KeyEnd), valueOf(set, e)})
+	}
+}
+
+// ReadChain adds the chain of a port that was read from the table, with the texts of its rules. It returns false if it is another chain.
+func (c Content) ReadChain(f *Family, name string, texts []string) (is bool) {
+	e, is := f.readClientChain(name, texts)
+	if is {
+		c.add(f, e)
+	}
+	return is
+}
+
+// Sort sorts the elements of each group, after all have been read.
+func (c Content) Sort() {
+	for _, elements := range c {
+		slices.SortFunc(elements, Element.Compare)
+	}
+}
+
+// add adds an element that was read.
+func (c Content) add(f *Family, e Element) {
+	g := Group{Set: e.Set}
+	switch e.Set {
+	case Nodes, Externals:
+		g.At.Address, _ = netip.AddrFromSlice([]byte(e.Key))
+	case HostPorts:
+		g.At = f.parse(e.Key)
 	default:
-		if g.set = services; f.ofInsiders(e) {
-			g.set = insiders
+		if g.Set = Services; f.ofInsiders(e) {
+			g.Set = Insiders
 		}
-		g.at = f.parse(e.key)
+		g.At = f.parse(e.Key)
 	}
 	c[g] = append(c[g], e)
 }
 
 // ofInsiders reports whether an element of a port of a service is for clients inside the cluster.
-func (f *family) ofInsiders(e element) bool {
-	return e.set == insiders || e.set == insideChains || e.set == endpoints && f.slotOf(e.key) >= insideSlots
+func (f *Family) ofInsiders(e Element) bool {
+	return e.Set == Insiders || e.Set == insideChains || e.Set == endpoints && f.slotOf(e.Key) >= insideSlots
 }
 
-// service returns the elements of a port of a service, without invalid endpoints. A port that is invalid has none.
-func (f *family) service(p Port) (at portKey, all []element, err error) {
-	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
+// Service returns the elements of a port of a service, without invalid endpoints. A port that is invalid has none.
+func (f *Family) Service(p Port) (at PortKey, all []Element, err error) {
+	at, err = f.KeyOf(p.Address, p.Protocol, p.Number)
 	switch {
 	case err != nil:
 	case !f.leadsTo(p.Service):
@@ -122,10 +152,10 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 	if p.Inside {
 		return at, f.inside(p, at, to), invalid
 	}
-	chain := chainOf(at.address == f.every, len(to))
+	chain := chainOf(at.Address == f.Every, len(to))
 	if affine := affinityOf(p, to); affine != "" {
 		chain = f.clientChain(at)
-		all = append(all, element{clientChains, at.bytes(), affine})
+		all = append(all, Element{clientChains, at.bytes(), affine})
 	}
 	if p.Own {
 		all = append(all, f.own(p, key, chain, len(to))...)
@@ -133,14 +163,14 @@ func (f *family) service(p Port) (at portKey, all []element, err error) {
 		all = append(all, f.forOthers(p, key, chain, len(to))...)
 	}
 	for slot, endpoint := range to {
-		all = append(all, element{endpoints, key + numberOf(uint32(slot)), endpoint})
+		all = append(all, Element{endpoints, key + numberOf(uint32(slot)), endpoint})
 	}
-	slices.SortFunc(all, element.compare)
+	slices.SortFunc(all, Element.Compare)
 	return at, all, invalid
 }
 
 // inside returns the elements of a port for clients inside the cluster; none without endpoints.
-func (f *family) inside(p Port, at portKey, to []string) []element {
+func (f *Family) inside(p Port, at PortKey, to []string) []Element {
 	if len(to) == 0 {
 		return nil
 	}
@@ -148,51 +178,51 @@ func (f *family) inside(p Port, at portKey, to []string) []element {
 	if text == "" {
 		text = strconv.Itoa(len(to))
 	}
-	all := []element{{insiders, key, f.insideChain(at)}, {insideChains, key, text}}
+	all := []Element{{Insiders, key, f.insideChain(at)}, {insideChains, key, text}}
 	for slot, endpoint := range to {
-		all = append(all, element{endpoints, key + numberOf(uint32(insideSlots+slot)), endpoint})
+		all = append(all, Element{endpoints, key + numberOf(uint32(insideSlots+slot)), endpoint})
 	}
-	slices.SortFunc(all, element.compare)
+	slices.SortFunc(all, Element.Compare)
 	return all
 }
 
 // own returns the elements of a port for the node's own programs, except the elements of its n endpoints.
-func (f *family) own(p Port, key, chain string, n int) []element {
+func (f *Family) own(p Port, key, chain string, n int) []Element {
 	switch {
 	case n == 0 && p.Local && p.Refuses:
-		return []element{{here, key, ownRefused}}
+		return []Element{{here, key, ownRefused}}
 	case p.Local:
-		return []element{{here, key, chain}}
+		return []Element{{here, key, chain}}
 	case n > 0:
-		return []element{{elsewhere, key, chain}}
+		return []Element{{elsewhere, key, chain}}
 	}
 	return nil
 }
 
 // forOthers returns the elements of a port for all clients, except the elements of its n endpoints.
-func (f *family) forOthers(p Port, key, chain string, n int) (all []element) {
-	all = []element{{services, key, addressOf(p.Service)}}
+func (f *Family) forOthers(p Port, key, chain string, n int) (all []Element) {
+	all = []Element{{Services, key, addressOf(p.Service)}}
 	if p.Restricted {
-		all = append(all, element{restricted, key, ""})
+		all = append(all, Element{restricted, key, ""})
 		for _, r := range f.ranges(p.Sources) {
-			all = append(all, element{sources, key + string(r.From().AsSlice()) + key + string(r.To().AsSlice()), ""})
+			all = append(all, Element{sources, key + string(r.From().AsSlice()) + key + string(r.To().AsSlice()), ""})
 		}
 	}
 	switch {
 	case n == 0 && p.Local && p.Refuses:
-		all = append(all, element{balancers, key, refusing}, element{refused, key, ""})
+		all = append(all, Element{balancers, key, refusing}, Element{refused, key, ""})
 	case n > 0 || p.Local:
-		all = append(all, element{balancers, key, chain})
+		all = append(all, Element{balancers, key, chain})
 	}
 	if n > 0 && !p.Local {
-		all = append(all, element{edged, key, ""})
+		all = append(all, Element{edged, key, ""})
 	}
 	return all
 }
 
 // endpoints returns the endpoints to which a port leads, at most MaxEndpoints. A port that is not local leads to all
 // of them or to none.
-func (f *family) endpoints(p Port) (to []string, invalid error) {
+func (f *Family) endpoints(p Port) (to []string, invalid error) {
 	for _, a := range p.Endpoints {
 		switch {
 		case !f.leadsTo(a):
@@ -209,23 +239,23 @@ func (f *family) endpoints(p Port) (to []string, invalid error) {
 	return to, invalid
 }
 
-// host returns the element of a host port.
-func (f *family) host(p HostPort) (at portKey, one []element, err error) {
-	at, err = f.keyOf(p.Address, p.Protocol, p.Number)
+// Host returns the element of a host port.
+func (f *Family) Host(p HostPort) (at PortKey, one []Element, err error) {
+	at, err = f.KeyOf(p.Address, p.Protocol, p.Number)
 	switch {
 	case err != nil:
 		return at, nil, fmt.Errorf("%s: %w", p, err)
 	case !f.leadsTo(p.Pod):
 		return at, nil, fmt.Errorf("%s: the pod's address %s is not an %s address with a port", p, p.Pod, f.name)
 	}
-	return at, []element{{hosts, at.bytes(), addressOf(p.Pod)}}, nil
+	return at, []Element{{HostPorts, at.bytes(), addressOf(p.Pod)}}, nil
 }
 
 // ranges returns the addresses of the family in prefixes, as ranges that do not overlap.
-func (f *family) ranges(prefixes []netip.Prefix) []netipx.IPRange {
+func (f *Family) ranges(prefixes []netip.Prefix) []netipx.IPRange {
 	var all netipx.IPSetBuilder
 	for _, p := range prefixes {
-		if f.has(p.Addr()) {
+		if f.Has(p.Addr()) {
 			all.AddPrefix(p)
 		}
 	}
@@ -250,21 +280,21 @@ func chainOf(every bool, n int) string {
 }
 
 // keyOnly returns the element for nftables without its value. The key of an interval has two halves.
-func (e element) keyOnly() nftables.SetElement {
-	if e.set == sources {
-		half := len(e.key) / 2
-		return nftables.SetElement{Key: []byte(e.key[:half]), KeyEnd: []byte(e.key[half:])}
+func (e Element) keyOnly() nftables.SetElement {
+	if e.Set == sources {
+		half := len(e.Key) / 2
+		return nftables.SetElement{Key: []byte(e.Key[:half]), KeyEnd: []byte(e.Key[half:])}
 	}
-	return nftables.SetElement{Key: []byte(e.key)}
+	return nftables.SetElement{Key: []byte(e.Key)}
 }
 
 // nft returns the element for nftables.
-func (e element) nft() nftables.SetElement {
+func (e Element) nft() nftables.SetElement {
 	n := e.keyOnly()
-	if slices.Contains(verdicts, e.set) {
-		n.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: e.value}
+	if slices.Contains(verdicts, e.Set) {
+		n.VerdictData = &expr.Verdict{Kind: expr.VerdictGoto, Chain: e.Value}
 	} else {
-		n.Val = []byte(e.value)
+		n.Val = []byte(e.Value)
 	}
 	return n
 }
@@ -286,68 +316,10 @@ func valueOf(set *nftables.Set, e nftables.SetElement) string {
 	return ""
 }
 
-// change is a changed element: what the table has, and what is wanted.
-type change struct {
-	element
-	has, wanted bool
-	of          *table
-}
-
-// changesOf returns the elements that differ. One with another value is removed and added.
-func (t *table) changesOf(have, want []element) (all []change) {
-	for len(have)+len(want) > 0 {
-		order := 0
-		switch {
-		case len(have) == 0:
-			order = 1
-		case len(want) == 0:
-			order = -1
-		default:
-			order = have[0].compare(want[0])
-		}
-		switch {
-		case order < 0:
-			all, have = append(all, change{have[0], true, false, t}), have[1:]
-		case order > 0:
-			all, want = append(all, change{want[0], false, true, t}), want[1:]
-		default:
-			if have[0] != want[0] {
-				all = append(all, change{want[0], true, true, t})
-			}
-			have, want = have[1:], want[1:]
-		}
-	}
-	return all
-}
-
-// weight returns how much of a transaction a change needs: 1 for an element, and 1 for two rules, which an endpoint has in the chain of
-// a port with affinity.
-func (c change) weight() int {
-	return 1 + strings.Count(c.value, " ")*number(c.set == clientChains || c.set == insideChains)
-}
-
-// batches divides the changes of groups into transactions of at most the weight most. All changes of a group are in one
-// transaction, also if they weigh more.
-func batches(groups [][]change, most int) (all [][]change) {
-	room := 0
-	for _, g := range groups {
-		weight := 0
-		for _, c := range g {
-			weight += c.weight()
-		}
-		if weight > room {
-			all, room = append(all, nil), most
-		}
-		last := len(all) - 1
-		all[last], room = append(all[last], g...), room-weight
-	}
-	return all
-}
-
-// sets returns the sets of a table. Their IDs are different, as a transaction needs them: the library would count in a variable that goroutines
+// Sets returns the sets of a table. Their IDs are different, as a transaction needs them: the library would count in a variable that goroutines
 // share, and could give two sets of a transaction the same ID.
-func (f *family) sets() []*nftables.Set {
-	table := f.nftable()
+func (f *Family) Sets() []*nftables.Set {
+	table := f.Table()
 	number := nftables.TypeMark // in the order of the processor
 	at := []nftables.SetDatatype{f.address, nftables.TypeInetProto, nftables.TypeInetService}
 	with := func(more nftables.SetDatatype) nftables.SetDatatype {
@@ -356,24 +328,29 @@ func (f *family) sets() []*nftables.Set {
 	client := nftables.MustConcatSetType(f.address, f.address, nftables.TypeInetService, number)
 	port, to := nftables.MustConcatSetType(at...), nftables.MustConcatSetType(f.address, nftables.TypeInetService)
 	all := []*nftables.Set{
-		{Table: table, Name: services, IsMap: true, KeyType: port, DataType: to},
+		{Table: table, Name: Services, IsMap: true, KeyType: port, DataType: to},
 		{Table: table, Name: balancers, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: here, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: elsewhere, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
-		{Table: table, Name: insiders, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
+		{Table: table, Name: Insiders, IsMap: true, KeyType: port, DataType: nftables.TypeVerdict},
 		{Table: table, Name: endpoints, IsMap: true, KeyType: with(number), DataType: to},
 		{Table: table, Name: clients, KeyType: client, Dynamic: true, HasTimeout: true, Size: maxClients},
 		{Table: table, Name: edged, KeyType: port},
 		{Table: table, Name: refused, KeyType: port},
 		{Table: table, Name: restricted, KeyType: port},
 		{Table: table, Name: sources, KeyType: with(f.address), Interval: true, Concatenation: true},
-		{Table: table, Name: externals, KeyType: f.address},
-		{Table: table, Name: hosts, IsMap: true, KeyType: port, DataType: to},
-		{Table: table, Name: nodesSet, KeyType: f.address},
+		{Table: table, Name: Externals, KeyType: f.address},
+		{Table: table, Name: HostPorts, IsMap: true, KeyType: port, DataType: to},
+		{Table: table, Name: Nodes, KeyType: f.address},
 		{Table: table, Name: fresh, KeyType: nftables.TypeInetProto, HasTimeout: true},
 	}
 	for i, set := range all {
 		set.ID = uint32(i + 1)
 	}
 	return all
+}
+
+// OfAddress returns the group and the element of an address in the set Externals or Nodes.
+func OfAddress(set string, a netip.Addr) (Group, []Element) {
+	return Group{set, PortKey{Address: a}}, []Element{{set, string(a.AsSlice()), ""}}
 }

@@ -34,15 +34,15 @@ func byName(key expr.MetaKey, link string) []expr.Any {
 
 // egressLinks returns the name of the egress links. Without any it is that of the link to the pod network: the kernel has an
 // empty name for packets of its own.
-func (t *table) egressLinks() string { return cmp.Or(t.cfg.EgressLinks, t.cfg.Link) }
+func (n Node) egressLinks() string { return cmp.Or(n.EgressLinks, n.Link) }
 
 // fromNodes matches packets whose source is the address of a node.
-func (f *family) fromNodes() []expr.Any {
-	return append(f.load(f.source, first), &expr.Lookup{SourceRegister: first, SetName: nodesSet})
+func (f *Family) fromNodes() []expr.Any {
+	return append(f.load(f.source, first), &expr.Lookup{SourceRegister: first, SetName: Nodes})
 }
 
 // load loads the address at an offset of the header into a register.
-func (f *family) load(offset, register uint32) []expr.Any {
+func (f *Family) load(offset, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.size}}
 }
 
@@ -55,16 +55,16 @@ func fromHere() []expr.Any {
 }
 
 // sourceIn matches packets from a range of addresses, and destinationIn packets to one.
-func (f *family) sourceIn(network netip.Prefix) []expr.Any {
+func (f *Family) sourceIn(network netip.Prefix) []expr.Any {
 	return f.compare(f.source, expr.CmpOpEq, network)
 }
 
-func (f *family) destinationIn(network netip.Prefix) []expr.Any {
+func (f *Family) destinationIn(network netip.Prefix) []expr.Any {
 	return f.compare(f.destination, expr.CmpOpEq, network)
 }
 
 // compare compares the network of the address at an offset.
-func (f *family) compare(offset uint32, op expr.CmpOp, network netip.Prefix) []expr.Any {
+func (f *Family) compare(offset uint32, op expr.CmpOp, network netip.Prefix) []expr.Any {
 	size := int(f.size)
 	return append(f.load(offset, first),
 		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: f.size, Mask: net.CIDRMask(network.Bits(), 8*size), Xor: make([]byte, size)},
@@ -73,7 +73,7 @@ func (f *family) compare(offset uint32, op expr.CmpOp, network netip.Prefix) []e
 }
 
 // snat translates the source to an address.
-func (f *family) snat(to netip.Addr) []expr.Any {
+func (f *Family) snat(to netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: first, Data: to.AsSlice()},
 		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first},
@@ -102,7 +102,7 @@ func begins() []expr.Any {
 }
 
 // notLoopback matches packets whose destination is not a loopback address.
-func (f *family) notLoopback() []expr.Any { return f.compare(f.destination, expr.CmpOpNeq, f.loopback) }
+func (f *Family) notLoopback() []expr.Any { return f.compare(f.destination, expr.CmpOpNeq, f.loopback) }
 
 // listening matches packets for which the node has a socket of TCP or UDP.
 func listening() []expr.Any {
@@ -113,12 +113,12 @@ func listening() []expr.Any {
 }
 
 // toExternal matches packets to an external address of a service.
-func (f *family) toExternal() []expr.Any {
-	return append(f.load(f.destination, first), &expr.Lookup{SourceRegister: first, SetName: externals})
+func (f *Family) toExternal() []expr.Any {
+	return append(f.load(f.destination, first), &expr.Lookup{SourceRegister: first, SetName: Externals})
 }
 
 // fromOtherSources drops packets to a restricted port from clients that must not reach it.
-func (f *family) fromOtherSources() []expr.Any {
+func (f *Family) fromOtherSources() []expr.Any {
 	return slices.Concat(
 		f.asked(), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: restricted}},
 		f.load(f.source, f.behind(2)), []expr.Any{&expr.Lookup{SourceRegister: first, SetName: sources, Invert: true}}, dropped(),
@@ -135,16 +135,16 @@ func returned() []expr.Any {
 }
 
 // asked loads the key of the port that a packet is for at its destination address.
-func (f *family) asked() []expr.Any { return append(f.load(f.destination, first), f.port()...) }
+func (f *Family) asked() []expr.Any { return append(f.load(f.destination, first), f.port()...) }
 
 // askedOfNode loads the key of the port at every address of the node.
-func (f *family) askedOfNode() []expr.Any { return append(f.everyAddress(), f.port()...) }
+func (f *Family) askedOfNode() []expr.Any { return append(f.everyAddress(), f.port()...) }
 
-func (f *family) everyAddress() []expr.Any {
-	return []expr.Any{&expr.Immediate{Register: first, Data: f.every.AsSlice()}}
+func (f *Family) everyAddress() []expr.Any {
+	return []expr.Any{&expr.Immediate{Register: first, Data: f.Every.AsSlice()}}
 }
 
-func (f *family) port() []expr.Any {
+func (f *Family) port() []expr.Any {
 	return []expr.Any{
 		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: f.behind(0)},
 		&expr.Payload{DestRegister: f.behind(1), Base: expr.PayloadBaseTransportHeader, Offset: destinationPort, Len: 2},
@@ -188,7 +188,7 @@ func hasLabel(bit []byte) []expr.Any {
 
 // dnat translates the destination to the value that a map has for the loaded key. Without a value the
 // packet goes on to the next rule.
-func (f *family) dnat(set string) []expr.Any {
+func (f *Family) dnat(set string) []expr.Any {
 	return []expr.Any{
 		&expr.Lookup{SourceRegister: first, DestRegister: first, IsDestRegSet: true, SetName: set},
 		&expr.NAT{Type: expr.NATTypeDestNAT, Family: f.translate, RegAddrMin: first, RegProtoMin: f.behind(0)},

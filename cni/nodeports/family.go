@@ -9,20 +9,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// family is an address family. A table is of one family, and the rules of all families are the same. They differ in
+// Family is an address family. A table is of one family, and the rules of all families are the same. They differ in
 // the length of addresses, and so in the registers behind an address.
-type family struct {
+type Family struct {
 	table     nftables.TableFamily
-	number    int    // AF_INET
+	Number    int    // AF_INET
 	translate uint32 // the family of a translation
 	name      string
 	size      uint32 // of an address, in bytes
 	// source and destination are the offsets of addresses in the header.
 	source, destination uint32
 	address             nftables.SetDatatype
-	// every stands for every address of the node in a key. Ports do not answer at those in linkLocal: the kernel does not
+	// Every stands for every address of the node in a key. Ports do not answer at those in linkLocal: the kernel does not
 	// forward packets of the clients there. It is zero for IPv4.
-	every               netip.Addr
+	Every               netip.Addr
 	loopback, linkLocal netip.Prefix
 	// gateways has the addresses of gateways of OVN that are clients of services.
 	gateways netip.Prefix
@@ -30,59 +30,66 @@ type family struct {
 	portUnreachable uint8
 }
 
-var ipv4 = family{
-	table: nftables.TableFamilyIPv4, number: unix.AF_INET, translate: unix.NFPROTO_IPV4, name: "IPv4",
+var ipv4 = Family{
+	table: nftables.TableFamilyIPv4, Number: unix.AF_INET, translate: unix.NFPROTO_IPV4, name: "IPv4",
 	size: 4, source: 12, destination: 16, address: nftables.TypeIPAddr,
-	every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
+	Every: netip.IPv4Unspecified(), loopback: netip.MustParsePrefix("127.0.0.0/8"),
 	gateways:        netip.MustParsePrefix("169.254.192.0/18"),
 	portUnreachable: 3,
 }
 
-var ipv6 = family{
-	table: nftables.TableFamilyIPv6, number: unix.AF_INET6, translate: unix.NFPROTO_IPV6, name: "IPv6",
+var ipv6 = Family{
+	table: nftables.TableFamilyIPv6, Number: unix.AF_INET6, translate: unix.NFPROTO_IPV6, name: "IPv6",
 	size: 16, source: 8, destination: 24, address: nftables.TypeIP6Addr,
-	every: netip.IPv6Unspecified(), loopback: netip.MustParsePrefix("::1/128"), linkLocal: netip.MustParsePrefix("fe80::/10"),
+	Every: netip.IPv6Unspecified(), loopback: netip.MustParsePrefix("::1/128"), linkLocal: netip.MustParsePrefix("fe80::/10"),
 	gateways:        netip.MustParsePrefix("fd63:6f65:6272:1::/114"),
 	portUnreachable: 4,
 }
 
-// has reports whether an address is of the family.
-func (f *family) has(a netip.Addr) bool { return a.BitLen() == int(8*f.size) }
+// IPv4 returns the family IPv4.
+func IPv4() *Family { return &ipv4 }
+
+// IPv6 returns the family IPv6.
+func IPv6() *Family { return &ipv6 }
+
+// Has reports whether an address is of the family.
+func (f *Family) Has(a netip.Addr) bool { return a.BitLen() == int(8*f.size) }
 
 // leadsTo reports whether a port can lead to an address.
-func (f *family) leadsTo(a netip.AddrPort) bool { return f.has(a.Addr()) && a.Port() != 0 }
+func (f *Family) leadsTo(a netip.AddrPort) bool { return f.Has(a.Addr()) && a.Port() != 0 }
 
 // The registers of 4 bytes that hold a key, and then the value that belongs to it. first has the number of a
 // register of 16 bytes, which begins with the same 4 bytes. The address comes first.
 const first = unix.NFT_REG_1
 
 // behind returns the register that follows the address and n further registers.
-func (f *family) behind(n uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + n }
+func (f *Family) behind(n uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + n }
 
 // other is a register behind every key.
 const other = unix.NFT_REG32_10
 
-func (f *family) nftable() *nftables.Table {
+// Table returns the table of the family.
+func (f *Family) Table() *nftables.Table {
 	return &nftables.Table{Family: f.table, Name: TableName}
 }
 
-// portKey identifies a port.
-type portKey struct {
-	address  netip.Addr // family.every for a port on every address of the node
-	protocol byte
-	number   uint16
+// PortKey identifies a port.
+type PortKey struct {
+	Address  netip.Addr // Family.Every for a port on every address of the node
+	Protocol byte
+	Number   uint16
 }
 
 // bytes returns the begin of the keys of the port's elements.
-func (p portKey) bytes() string {
-	return string(p.address.AsSlice()) + string([]byte{p.protocol, 0, 0, 0}) + portOf(p.number)
+func (p PortKey) bytes() string {
+	return string(p.Address.AsSlice()) + string([]byte{p.Protocol, 0, 0, 0}) + portOf(p.Number)
 }
 
 // parse returns the port at the begin of a key.
-func (f *family) parse(key string) portKey {
+func (f *Family) parse(key string) PortKey {
 	n := int(f.size)
 	address, _ := netip.AddrFromSlice([]byte(key[:n]))
-	return portKey{address, key[n], binary.BigEndian.Uint16([]byte(key[n+4:]))}
+	return PortKey{address, key[n], binary.BigEndian.Uint16([]byte(key[n+4:]))}
 }
 
 // portOf returns a port in the form of nftables, padded to a register.
@@ -103,17 +110,17 @@ func addressIn(text string) netip.AddrPort {
 func numberOf(n uint32) string { return string(binary.NativeEndian.AppendUint32(nil, n)) }
 
 // slotOf returns the number at the end of the key of an endpoint.
-func (f *family) slotOf(key string) uint32 {
+func (f *Family) slotOf(key string) uint32 {
 	return binary.NativeEndian.Uint32([]byte(key[len(key)-4:]))
 }
 
 var protocols = map[string]byte{"tcp": unix.IPPROTO_TCP, "udp": unix.IPPROTO_UDP, "sctp": unix.IPPROTO_SCTP}
 
-// keyOf returns the key of a port at an address.
-func (f *family) keyOf(address netip.Addr, protocol string, number uint16) (portKey, error) {
-	at := portKey{address, protocols[protocol], number}
-	if !f.has(address) || at.protocol == 0 || number == 0 {
-		return portKey{}, fmt.Errorf("the address, the protocol or the port is invalid")
+// KeyOf returns the key of a port at an address.
+func (f *Family) KeyOf(address netip.Addr, protocol string, number uint16) (PortKey, error) {
+	at := PortKey{address, protocols[protocol], number}
+	if !f.Has(address) || at.Protocol == 0 || number == 0 {
+		return PortKey{}, fmt.Errorf("the address, the protocol or the port is invalid")
 	}
 	return at, nil
 }

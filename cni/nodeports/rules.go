@@ -31,14 +31,25 @@ const (
 	noEndpoint = "no-endpoint"
 )
 
-// chain is a chain with its rules.
-type chain struct {
+// Node is a node as its rules see it, in one family.
+type Node struct {
+	Family *Family
+	// Link is the link to the pod network. EgressLinks are further links by which packets of pods come in: a name that
+	// ends in * means every link whose name begins so.
+	Link, EgressLinks string
+	At                Addresses
+	// HostPorts, Balances and Isolated are as in the Place.
+	HostPorts, Balances, Isolated bool
+}
+
+// Chain is a chain with its rules.
+type Chain struct {
 	*nftables.Chain
 	rules []rule
 }
 
-// texts returns the texts of the rules.
-func (c chain) texts() (all []string) {
+// Texts returns the texts of the rules.
+func (c Chain) Texts() (all []string) {
 	for _, r := range c.rules {
 		all = append(all, r.text)
 	}
@@ -55,7 +66,7 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 	return &nftables.Rule{Table: c.Table, Chain: c, Exprs: r.exprs, UserData: userdata.AppendString(nil, userdata.TypeComment, r.text)}
 }
 
-// chains returns the chains of the table, sorted by name:
+// Chains returns the chains of the table, sorted by name:
 //
 // any-of-n    destination NAT to a random one of n endpoints of a port at one address. node-any-of-n does the same for
 //
@@ -108,99 +119,99 @@ func (r rule) in(c *nftables.Chain) *nftables.Rule {
 // to services, so answers come back here; leaving comes after these. The source of a packet from
 // outside the cluster to an endpoint on this node alone stays: the answer of a pod leaves the network by the pod's
 // node.
-func (t *table) chains() []chain {
-	f := t.family
-	if t.isolated {
-		return t.isolatedChains()
+func (n Node) Chains() []Chain {
+	f := n.Family
+	if n.Isolated {
+		return n.isolatedChains()
 	}
-	again := slices.Concat(from(t.cfg.Link), f.sourceIn(t.at.Network))
-	all := []chain{
+	again := slices.Concat(from(n.Link), f.sourceIn(n.At.Network))
+	all := []Chain{
 		{
 			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
-			append(t.notFromGateways(), []rule{
-				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", t.at.Network), slices.Concat(again, f.toExternal(), dropped())},
-				{fmt.Sprintf("from nodes %s in the pod network: not again", t.at.Network), slices.Concat(again, returned())},
+			append(n.notFromGateways(), []rule{
+				{fmt.Sprintf("from nodes %s in the pod network to external addresses: not again", n.At.Network), slices.Concat(again, f.toExternal(), dropped())},
+				{fmt.Sprintf("from nodes %s in the pod network: not again", n.At.Network), slices.Concat(again, returned())},
 				{"to external addresses", append(f.toExternal(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress})},
 				{"to the node", append(f.toNode(), &expr.Verdict{Kind: expr.VerdictJump, Chain: onNode})},
 			}...),
 		},
-		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), t.leavingRules()},
+		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), n.leavingRules()},
 		{
-			f.chain(onAddress),
+			f.Chain(onAddress),
 			append([]rule{
 				{"from other sources not to restricted ports", f.fromOtherSources()},
-				{"from pods to services", slices.Concat(from(t.cfg.Link), f.asked(), f.dnat(services))},
-				{"from egress links to services", slices.Concat(from(t.egressLinks()), f.asked(), f.dnat(services))},
+				{"from pods to services", slices.Concat(from(n.Link), f.asked(), f.dnat(Services))},
+				{"from egress links to services", slices.Concat(from(n.egressLinks()), f.asked(), f.dnat(Services))},
 			}, f.lead(f.asked())...),
 		},
-		{f.chain(onNode), f.lead(f.askedOfNode())},
+		{f.Chain(onNode), f.lead(f.askedOfNode())},
 		{
 			f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityNATDest),
 			[]rule{
 				{"from other sources not to restricted ports", f.fromOtherSources()},
 				{"to endpoints on the node", f.toChain(here)},
 				{"to endpoints elsewhere, while they are current", slices.Concat(isFresh(), f.toChain(elsewhere))},
-				{"to external addresses of services", slices.Concat(f.asked(), f.dnat(services))},
-				{"to services", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(services))},
+				{"to external addresses of services", slices.Concat(f.asked(), f.dnat(Services))},
+				{"to services", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(Services))},
 			},
 		},
 	}
 	all = append(all, f.refusing()...)
-	if t.balances {
-		all = t.balanceAll(all)
+	if n.Balances {
+		all = n.balanceAll(all)
 	}
-	if t.hostPorts {
-		all = t.withHostPorts(all)
+	if n.HostPorts {
+		all = n.withHostPorts(all)
 	}
 	all = append(all, f.balancing()...)
-	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // isolatedChains returns the chains for isolated namespaces: those that lead pods to endpoints in their own namespace. No chain
 // refuses clients: the caller must refuse what is still for a cluster address, because it knows whose addresses are routed where.
-func (t *table) isolatedChains() []chain {
-	f, links := t.family, t.egressLinks()
-	all := []chain{
+func (n Node) isolatedChains() []Chain {
+	f, links := n.Family, n.egressLinks()
+	all := []Chain{
 		{
 			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
 			[]rule{{"from pods to services", slices.Concat(from(links), f.toExternal(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress}})}},
 		},
 		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), []rule{{
-			"from pods to an endpoint in their namespace with the address " + t.at.Edge.String(), slices.Concat(by(links), from(links), translated(), f.snat(t.at.Edge)),
+			"from pods to an endpoint in their namespace with the address " + n.At.Edge.String(), slices.Concat(by(links), from(links), translated(), f.snat(n.At.Edge)),
 		}}},
-		{f.chain(onAddress), f.leadAlways(f.asked())},
+		{f.Chain(onAddress), f.leadAlways(f.asked())},
 	}
-	unhooked := slices.DeleteFunc(f.refusing(), func(c chain) bool { return c.Hooknum != nil })
+	unhooked := slices.DeleteFunc(f.refusing(), func(c Chain) bool { return c.Hooknum != nil })
 	all = slices.Concat(all, unhooked, f.balancing())
-	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(all, func(a, b Chain) int { return strings.Compare(a.Name, b.Name) })
 	return all
 }
 
 // notFromGateways returns the rules for packets that a gateway has led to the node: they are not led again, because a
 // service whose endpoint is a node port would lead them in a circle.
-func (t *table) notFromGateways() []rule {
-	gateways := t.family.gateways
-	from := slices.Concat(from(t.cfg.Link), t.family.sourceIn(gateways))
+func (n Node) notFromGateways() []rule {
+	gateways := n.Family.gateways
+	from := slices.Concat(from(n.Link), n.Family.sourceIn(gateways))
 	return []rule{
-		{fmt.Sprintf("from gateways %s to external addresses: not again", gateways), slices.Concat(from, t.family.toExternal(), dropped())},
+		{fmt.Sprintf("from gateways %s to external addresses: not again", gateways), slices.Concat(from, n.Family.toExternal(), dropped())},
 		{fmt.Sprintf("from gateways %s: not again", gateways), slices.Concat(from, returned())},
 	}
 }
 
 // balanceAll changes the rules for a pod network that does not balance: no client is led to a cluster address. The
 // endpoints on other nodes count even if nobody keeps them current, as with kube-proxy.
-func (t *table) balanceAll(all []chain) []chain {
-	f := t.family
+func (n Node) balanceAll(all []Chain) []Chain {
+	f := n.Family
 	restricted := rule{"from other sources not to restricted ports", f.fromOtherSources()}
 	toOwn := slices.Concat(f.notLoopback(), f.toNode(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: ownOnNode}})
 	for i := range all {
 		c := &all[i]
 		switch c.Name {
 		case onAddress:
-			c.rules = slices.Concat([]rule{restricted}, t.leadPods(f.asked()), f.leadAlways(f.asked()))
+			c.rules = slices.Concat([]rule{restricted}, n.leadPods(f.asked()), f.leadAlways(f.asked()))
 		case onNode:
-			c.rules = slices.Concat(t.leadPods(f.askedOfNode()), f.leadAlways(f.askedOfNode()))
+			c.rules = slices.Concat(n.leadPods(f.askedOfNode()), f.leadAlways(f.askedOfNode()))
 		case own:
 			c.rules = slices.Concat(
 				[]rule{restricted, {"at the address of the node, to endpoints and nodes that have some", f.toChain(elsewhere)}, f.leadInside(f.asked())},
@@ -208,97 +219,97 @@ func (t *table) balanceAll(all []chain) []chain {
 			)
 		}
 	}
-	return append(all, chain{f.chain(ownOnNode), append([]rule{f.leadInside(f.askedOfNode())}, f.leadAlways(f.askedOfNode())...)})
+	return append(all, Chain{f.Chain(ownOnNode), append([]rule{f.leadInside(f.askedOfNode())}, f.leadAlways(f.askedOfNode())...)})
 }
 
 // leadInside returns the rule that leads clients inside the cluster of a port, whose key at loads, if they reach other endpoints.
-func (f *family) leadInside(at []expr.Any) rule {
-	return rule{"inside the cluster, to endpoints on any node", slices.Concat(at, verdictOf(insiders))}
+func (f *Family) leadInside(at []expr.Any) rule {
+	return rule{"inside the cluster, to endpoints on any node", slices.Concat(at, verdictOf(Insiders))}
 }
 
 // leadPods returns the rules of leadInside for packets of pods.
-func (t *table) leadPods(at []expr.Any) (all []rule) {
-	inside := t.family.leadInside(at)
-	for _, link := range slices.Compact([]string{t.cfg.Link, t.egressLinks()}) {
+func (n Node) leadPods(at []expr.Any) (all []rule) {
+	inside := n.Family.leadInside(at)
+	for _, link := range slices.Compact([]string{n.Link, n.egressLinks()}) {
 		all = append(all, rule{"from " + link + " " + inside.text, slices.Concat(from(link), inside.exprs)})
 	}
 	return all
 }
 
 // leadAlways returns the rules of lead that do not depend on whether the endpoints are current.
-func (f *family) leadAlways(at []expr.Any) []rule { return f.lead(at)[1:] }
+func (f *Family) leadAlways(at []expr.Any) []rule { return f.lead(at)[1:] }
 
 // leavingRules returns the rules for the source of packets to endpoints.
-func (t *table) leavingRules() (all []rule) {
-	f, edge := t.family, "with the address "+t.at.Edge.String()
-	snat := slices.Concat(translated(), f.snat(t.at.Edge))
-	if t.at.Node.IsValid() {
-		all = append(all, t.toItself())
+func (n Node) leavingRules() (all []rule) {
+	f, edge := n.Family, "with the address "+n.At.Edge.String()
+	snat := slices.Concat(translated(), f.snat(n.At.Edge))
+	if n.At.Node.IsValid() {
+		all = append(all, n.toItself())
 	}
 	switch {
-	case t.balances:
-		all = append(all, t.fromNode("an endpoint", nil), t.fromNodeOutside())
-	case t.hostPorts:
-		all = append(all, t.fromNode("a host port", hasLabel(hostLabel)))
+	case n.Balances:
+		all = append(all, n.fromNode("an endpoint", nil), n.fromNodeOutside())
+	case n.HostPorts:
+		all = append(all, n.fromNode("a host port", hasLabel(hostLabel)))
 	}
-	all = append(all, t.fromPrograms()...)
-	if !t.balances {
-		all = append(all, rule{"from other nodes to an endpoint " + edge, slices.Concat(by(t.cfg.Link), f.fromNodes(), snat)})
+	all = append(all, n.fromPrograms()...)
+	if !n.Balances {
+		all = append(all, rule{"from other nodes to an endpoint " + edge, slices.Concat(by(n.Link), f.fromNodes(), snat)})
 	}
 	all = append(all, []rule{
-		{"from pods to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.cfg.Link), snat)},
-		{"from egress links to an endpoint " + edge, slices.Concat(by(t.cfg.Link), from(t.egressLinks()), snat)},
+		{"from pods to an endpoint " + edge, slices.Concat(by(n.Link), from(n.Link), snat)},
+		{"from egress links to an endpoint " + edge, slices.Concat(by(n.Link), from(n.egressLinks()), snat)},
 	}...)
-	for _, p := range t.at.ByGateways {
+	for _, p := range n.At.ByGateways {
 		all = append(all, rule{
-			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(t.cfg.Link), f.destinationIn(p), snat),
+			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(n.Link), f.destinationIn(p), snat),
 		})
 	}
-	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(by(t.cfg.Link), hasLabel(edgeLabel), snat)})
+	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(by(n.Link), hasLabel(edgeLabel), snat)})
 }
 
 // fromNode returns the rule for the source of packets of the node's programs to pods, of connections that match.
-func (t *table) fromNode(to string, of []expr.Any) rule {
-	text := fmt.Sprintf("from the node to %s with the address %s", to, t.at.Node)
-	return rule{text, slices.Concat(by(t.cfg.Link), fromHere(), of, translated(), t.family.snat(t.at.Node))}
+func (n Node) fromNode(to string, of []expr.Any) rule {
+	text := fmt.Sprintf("from the node to %s with the address %s", to, n.At.Node)
+	return rule{text, slices.Concat(by(n.Link), fromHere(), of, translated(), n.Family.snat(n.At.Node))}
 }
 
 // fromPrograms returns the rules for the source of packets of the node's programs to other endpoints: an address that is routed to
 // the node stays.
-func (t *table) fromPrograms() (all []rule) {
-	kept := []netip.Prefix{t.at.Network}
-	if t.at.Internal.IsValid() {
-		kept = append(kept, netip.PrefixFrom(t.at.Internal, t.at.Internal.BitLen()))
+func (n Node) fromPrograms() (all []rule) {
+	kept := []netip.Prefix{n.At.Network}
+	if n.At.Internal.IsValid() {
+		kept = append(kept, netip.PrefixFrom(n.At.Internal, n.At.Internal.BitLen()))
 	}
 	for _, p := range kept {
 		all = append(all, rule{
 			fmt.Sprintf("from the node with an address in %s to an endpoint with this address", p),
-			slices.Concat(by(t.cfg.Link), fromHere(), t.family.sourceIn(p), returned()),
+			slices.Concat(by(n.Link), fromHere(), n.Family.sourceIn(p), returned()),
 		})
 	}
-	if !t.at.Node.IsValid() {
+	if !n.At.Node.IsValid() {
 		return all
 	}
 	return append(all, rule{
-		fmt.Sprintf("from the node with another address to an endpoint with the address %s", t.at.Node),
-		slices.Concat(by(t.cfg.Link), fromHere(), translated(), t.family.snat(t.at.Node)),
+		fmt.Sprintf("from the node with another address to an endpoint with the address %s", n.At.Node),
+		slices.Concat(by(n.Link), fromHere(), translated(), n.Family.snat(n.At.Node)),
 	})
 }
 
 // toItself returns the rule for the source of packets of the node's programs to programs of the node. The kernel has chosen
 // the source by the route to the cluster address, and a server of UDP would answer from it.
-func (t *table) toItself() rule {
-	f := t.family
-	return rule{fmt.Sprintf("from %s to the node itself with the address of the endpoint", t.at.Node), slices.Concat(
-		by("lo"), f.sourceIn(netip.PrefixFrom(t.at.Node, t.at.Node.BitLen())), translated(), f.load(f.destination, first),
+func (n Node) toItself() rule {
+	f := n.Family
+	return rule{fmt.Sprintf("from %s to the node itself with the address of the endpoint", n.At.Node), slices.Concat(
+		by("lo"), f.sourceIn(netip.PrefixFrom(n.At.Node, n.At.Node.BitLen())), translated(), f.load(f.destination, first),
 		[]expr.Any{&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first}},
 	)}
 }
 
 // fromNodeOutside returns the rule for the source of packets of the node's programs to endpoints that are neither in the pod
 // network nor on the node. The kernel has chosen the source by the route to the cluster address.
-func (t *table) fromNodeOutside() rule {
-	elsewhere := slices.Concat(byOther(t.cfg.Link), byOther("lo"))
+func (n Node) fromNodeOutside() rule {
+	elsewhere := slices.Concat(byOther(n.Link), byOther("lo"))
 	return rule{
 		"from the node to an endpoint elsewhere with the address of the link",
 		slices.Concat(elsewhere, fromHere(), translated(), []expr.Any{&expr.Masq{}}),
@@ -307,28 +318,28 @@ func (t *table) fromNodeOutside() rule {
 
 // balancing returns the chains that choose an endpoint. A rule must load the whole key itself, so ports at every address of
 // the node have other chains than ports at one address.
-func (f *family) balancing() []chain {
-	all := []chain{{f.chain(noEndpoint), []rule{{"no endpoint on the node", dropped()}}}}
+func (f *Family) balancing() []Chain {
+	all := []Chain{{f.Chain(noEndpoint), []rule{{"no endpoint on the node", dropped()}}}}
 	for n := 1; n <= MaxEndpoints; n++ {
-		all = append(all, f.anyOf(n), chain{
-			f.chain(chainOf(true, n)), []rule{{"of the node", slices.Concat(f.askedOfNode(), f.anySlot(n), f.dnat(endpoints))}},
+		all = append(all, f.anyOf(n), Chain{
+			f.Chain(chainOf(true, n)), []rule{{"of the node", slices.Concat(f.askedOfNode(), f.anySlot(n), f.dnat(endpoints))}},
 		})
 	}
 	return all
 }
 
 // anyOf returns the chain that chooses one of n endpoints of a port at one address.
-func (f *family) anyOf(n int) chain {
-	return chain{f.chain(chainOf(false, n)), []rule{{"of an address", slices.Concat(f.asked(), f.anySlot(n), f.dnat(endpoints))}}}
+func (f *Family) anyOf(n int) Chain {
+	return Chain{f.Chain(chainOf(false, n)), []rule{{"of an address", slices.Concat(f.asked(), f.anySlot(n), f.dnat(endpoints))}}}
 }
 
 // anySlot loads a random one of n slots.
-func (f *family) anySlot(n int) []expr.Any {
+func (f *Family) anySlot(n int) []expr.Any {
 	return []expr.Any{&expr.Numgen{Register: f.behind(2), Modulus: uint32(n), Type: unix.NFT_NG_RANDOM}}
 }
 
 // refusing returns the chains for ports that refuse clients.
-func (f *family) refusing() []chain {
+func (f *Family) refusing() []Chain {
 	refuse := func(text string, is []expr.Any) []rule {
 		tcp := []expr.Any{&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte{unix.IPPROTO_TCP}}}
 		return []rule{
@@ -340,12 +351,12 @@ func (f *family) refusing() []chain {
 		return slices.Concat(begins(), at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: refused}})
 	}
 	filter := func(name string, hook *nftables.ChainHook) *nftables.Chain {
-		return &nftables.Chain{Table: f.nftable(), Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter}
+		return &nftables.Chain{Table: f.Table(), Name: name, Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter}
 	}
-	return []chain{
-		{f.chain(refusing), []rule{{"clients are refused", returned()}}},
+	return []Chain{
+		{f.Chain(refusing), []rule{{"clients are refused", returned()}}},
 		{filter(refusedBeyond, nftables.ChainHookForward), refuse("to an external address", to(f.asked()))},
-		{f.chain(ownRefused), refuse("from a program of the node", nil)},
+		{f.Chain(ownRefused), refuse("from a program of the node", nil)},
 		{filter(refusedHere, nftables.ChainHookInput), slices.Concat(
 			refuse("to the node", to(slices.Concat(f.notLoopback(), f.askedOfNode()))), refuse("to an external address", to(f.asked())),
 		)},
@@ -354,11 +365,11 @@ func (f *family) refusing() []chain {
 
 // withHostPorts adds the rules for host ports. Those for services come before them. An external address belongs to
 // its service on all ports, and only host ports of a loopback address answer there.
-func (t *table) withHostPorts(all []chain) []chain {
-	f := t.family
+func (n Node) withHostPorts(all []Chain) []Chain {
+	f := n.Family
 	notExternal := rule{"not at external addresses", append(f.toExternal(), returned()...)}
-	ofAddress := rule{"to host ports of the address", slices.Concat(f.toNode(), f.asked(), f.dnat(hosts))}
-	ofNode := rule{"to host ports", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(hosts))}
+	ofAddress := rule{"to host ports of the address", slices.Concat(f.toNode(), f.asked(), f.dnat(HostPorts))}
+	ofNode := rule{"to host ports", slices.Concat(f.notLoopback(), f.toNode(), f.askedOfNode(), f.dnat(HostPorts))}
 	for i := range all {
 		c := &all[i]
 		switch c.Name {
@@ -369,47 +380,48 @@ func (t *table) withHostPorts(all []chain) []chain {
 			c.rules = append(c.rules, notExternal, rule{"to the node: remember this for the source", append(f.toNode(), setLabel(hostLabel)...)}, ofAddress, ofNode)
 		}
 	}
-	return append(all, chain{
-		&nftables.Chain{Table: f.nftable(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
+	return append(all, Chain{
+		&nftables.Chain{Table: f.Table(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
 		[]rule{
-			{"from the pod network not to loopback addresses", slices.Concat(from(t.cfg.Link), f.compare(f.destination, expr.CmpOpEq, f.loopback), dropped())},
-			{"from the pod network not from loopback addresses", slices.Concat(from(t.cfg.Link), f.compare(f.source, expr.CmpOpEq, f.loopback), dropped())},
+			{"from the pod network not to loopback addresses", slices.Concat(from(n.Link), f.compare(f.destination, expr.CmpOpEq, f.loopback), dropped())},
+			{"from the pod network not from loopback addresses", slices.Concat(from(n.Link), f.compare(f.source, expr.CmpOpEq, f.loopback), dropped())},
 		},
 	})
 }
 
 // lead returns the rules that translate the destination of packets to a port, whose key at loads.
-func (f *family) lead(at []expr.Any) []rule {
+func (f *Family) lead(at []expr.Any) []rule {
 	edge := slices.Concat(at, []expr.Any{&expr.Lookup{SourceRegister: first, SetName: edged}})
 	return []rule{
-		{"to services: nobody keeps the endpoints on other nodes current", slices.Concat(edge, notFresh(), at, f.dnat(services))},
+		{"to services: nobody keeps the endpoints on other nodes current", slices.Concat(edge, notFresh(), at, f.dnat(Services))},
 		{"to endpoints on any node: remember this for the source", slices.Concat(edge, setLabel(edgeLabel))},
 		{"to endpoints", slices.Concat(at, verdictOf(balancers))},
-		{"to services", slices.Concat(at, f.dnat(services))},
+		{"to services", slices.Concat(at, f.dnat(Services))},
 	}
 }
 
 // toChain sends packets to a port to the chain that a map of verdicts has for it.
-func (f *family) toChain(set string) []expr.Any { return slices.Concat(f.asked(), verdictOf(set)) }
+func (f *Family) toChain(set string) []expr.Any { return slices.Concat(f.asked(), verdictOf(set)) }
 
 // verdictOf looks the loaded key up in a map of verdicts. Without a verdict the packet goes on to the next rule.
 func verdictOf(set string) []expr.Any {
 	return []expr.Any{&expr.Lookup{SourceRegister: first, DestRegister: unix.NFT_REG_VERDICT, IsDestRegSet: true, SetName: set}}
 }
 
-func (f *family) chain(name string) *nftables.Chain {
-	return &nftables.Chain{Table: f.nftable(), Name: name}
+// Chain returns a chain of the table without a hook.
+func (f *Family) Chain(name string) *nftables.Chain {
+	return &nftables.Chain{Table: f.Table(), Name: name}
 }
 
-func (f *family) nat(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
-	return &nftables.Chain{Table: f.nftable(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
+func (f *Family) nat(name string, hook *nftables.ChainHook, priority *nftables.ChainPriority) *nftables.Chain {
+	return &nftables.Chain{Table: f.Table(), Name: name, Type: nftables.ChainTypeNAT, Hooknum: hook, Priority: priority}
 }
 
 // destinationPort is the offset of the port in the header of TCP, UDP and SCTP.
 const destinationPort = 2
 
 // toNode matches packets to an address of the node, except link-local ones.
-func (f *family) toNode() (all []expr.Any) {
+func (f *Family) toNode() (all []expr.Any) {
 	if f.linkLocal.IsValid() {
 		all = f.compare(f.destination, expr.CmpOpNeq, f.linkLocal)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -25,7 +26,7 @@ type hostPorts struct {
 	asked   chan struct{}  // has a value if there are some
 
 	// are the host ports at the last check, and unread is why they are unknown.
-	are    nodeports.Hosts
+	are    porttables.Hosts
 	unread error
 	// failure is why the check has not programmed the host ports.
 	failure error
@@ -112,7 +113,7 @@ func (s *Services) CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error 
 		}
 		all = append(all, nodeports.HostPort{Address: p.Address, Protocol: p.Protocol, Number: p.Number})
 	}
-	return nodeports.CheckHostPorts(s.cfg.Netns, all)
+	return porttables.CheckHostPorts(s.cfg.Netns, all)
 }
 
 // leadsAt reports whether the node leads others in the family of a host port.
@@ -142,7 +143,7 @@ func rangesText(all []uplink.PortRange) string {
 
 // readHostPorts notes the host ports of the pods. A change of them is followed by a check of everything.
 func (s *Services) readHostPorts(asks context.Context, place *uplink.Place) {
-	s.hosts.are, s.hosts.unread = nodeports.Hosts{}, nil
+	s.hosts.are, s.hosts.unread = porttables.Hosts{}, nil
 	if !s.servesHostPorts(place) {
 		s.logUnreadable(nil)
 	} else {

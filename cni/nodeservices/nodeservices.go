@@ -24,6 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/podservices"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -34,7 +35,7 @@ type Config struct {
 	// Netns is the node's network namespace.
 	Netns    netns.NsHandle
 	Settings links.Settings
-	// Link is the link to the pod network, and EgressLinks are further links of pods, as in nodeports.Config.
+	// Link is the link to the pod network, and EgressLinks are further links of pods, as in porttables.Config.
 	Link, EgressLinks string
 	// OpenDaylight is set if OpenDaylight programs the switch. It does not balance, so the node leads its pods to services.
 	OpenDaylight bool
@@ -67,7 +68,7 @@ type Services struct {
 	cfg     Config
 	log     *slog.Logger
 	metrics *metrics
-	ports   *nodeports.Table
+	ports   *porttables.Table
 	// pods are the pods that are led to services; unledPods is set when no rules of a former process are left in pods.
 	pods      *podservices.Pods
 	unledPods bool
@@ -92,7 +93,7 @@ type Services struct {
 func New(cfg Config) *Services {
 	return &Services{
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registry),
-		ports:  nodeports.New(nodeports.Config{Netns: cfg.Netns, Link: cfg.Link, EgressLinks: cfg.EgressLinks}),
+		ports:  porttables.New(porttables.Config{Netns: cfg.Netns, Link: cfg.Link, EgressLinks: cfg.EgressLinks}),
 		pods:   podservices.New(cfg.Netns, cfg.Log),
 		health: healthchecks.New(cfg.Netns),
 		hosts:  hostPorts{asked: make(chan struct{}, 1)}, own: map[string][]nodeports.Port{},
@@ -109,7 +110,7 @@ func (s *Services) Close() {
 
 // Begin begins a check of the node, before anything of it is checked.
 func (s *Services) Begin() {
-	s.begun, s.unread = nodeports.Generation(s.cfg.Netns)
+	s.begun, s.unread = porttables.Generation(s.cfg.Netns)
 	s.at = State{}
 	s.hosts.begin()
 }
@@ -161,7 +162,7 @@ func (s *Services) Remove() (removed bool, err error) {
 	s.pods.Replace(nil, nil)
 	s.pods.Sync()
 	s.fed = nil
-	removed, err = s.ports.Sync(nodeports.Place{}, nodeports.Hosts{}, nil)
+	removed, err = s.ports.Sync(nodeports.Place{}, porttables.Hosts{}, nil)
 	s.metrics.ports.Set(0)
 	s.metrics.hostPorts.Set(0)
 	return removed, errors.Join(err, s.health.Sync(nil, false))

@@ -15,6 +15,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 	"github.com/coe-bridge/coe-bridge/cni/podservices"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
 
@@ -47,7 +48,7 @@ func BenchmarkChange(b *testing.B) {
 		paths, in = append(paths, path), append(in, ns)
 	}
 	generation := func(ns netns.NsHandle) uint32 {
-		g, err := nodeports.Generation(ns)
+		g, err := porttables.Generation(ns)
 		require.NoError(b, err)
 		return g
 	}

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 )
 
 const (
@@ -44,7 +45,7 @@ type Pods struct {
 	end    context.CancelFunc
 
 	mu    sync.Mutex
-	ports *nodeports.PodPorts
+	ports *porttables.PodPorts
 	known bool // the ports are known
 	led   bool // pods follow them
 	// sticky is set if a port with affinity was put since the last Sync.
@@ -57,7 +58,7 @@ type pod struct {
 	inode inode
 	// whole is set if everything must be written, and changes are those that are not written otherwise.
 	whole   bool
-	changes []nodeports.PodChanges
+	changes []porttables.PodChanges
 	// writing is closed when nobody writes any more; nil while nobody does. late is set if Sync has waited for that in vain.
 	writing chan struct{}
 	late    bool
@@ -70,7 +71,7 @@ type pod struct {
 
 // New returns Pods whose ports are not known. node is the network namespace of the node.
 func New(node netns.NsHandle, log *slog.Logger) *Pods {
-	p := &Pods{node: node, log: log, places: make(chan struct{}, atOnce), ports: nodeports.NewPodPorts(), pods: map[string]*pod{}}
+	p := &Pods{node: node, log: log, places: make(chan struct{}, atOnce), ports: porttables.NewPodPorts(), pods: map[string]*pod{}}
 	p.ending, p.end = context.WithCancel(context.Background())
 	return p
 }
@@ -226,7 +227,7 @@ func (one *pod) rest() {
 func (p *Pods) work(path string, one *pod) {
 	for {
 		p.mu.Lock()
-		whole, changes, all := one.whole, one.changes, nodeports.PodChanges{}
+		whole, changes, all := one.whole, one.changes, porttables.PodChanges{}
 		if whole {
 			all = p.ports.All()
 		}
@@ -276,7 +277,7 @@ func (p *Pods) retry(path string, one *pod) {
 }
 
 // all returns all ports.
-func (p *Pods) all() nodeports.PodChanges {
+func (p *Pods) all() porttables.PodChanges {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.ports.All()

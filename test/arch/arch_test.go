@@ -141,12 +141,16 @@ var rules = map[string]rule{
 		"deletes connections that its callers choose; knows neither ports nor pods",
 	},
 	"cni/nodeports": {
-		[]string{"cni/conntrack", "cni/links"},
-		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "go4.org/netipx", "golang.org/x/sys/unix"},
+		[]string{"cni/links"}, []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "go4.org/netipx", "golang.org/x/sys/unix"},
+		"pure: turns ports into elements, chains and rules; knows no kernel",
+	},
+	"cni/porttables": {
+		[]string{"cni/conntrack", "cni/links", "cni/nodeports"},
+		[]string{"github.com/google/nftables", "github.com/mdlayher/netlink", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the bridge nor the switch",
 	},
 	"cni/podservices": {
-		[]string{"cni/nodeports"},
+		[]string{"cni/nodeports", "cni/porttables"},
 		[]string{"github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"a part of the agent; knows neither the switch nor the bridge",
 	},
@@ -156,7 +160,7 @@ var rules = map[string]rule{
 		"rules of the node; knows neither the bridge nor the switch",
 	},
 	"cni/nodeservices": {
-		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/podservices", "cni/uplink"},
+		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/podservices", "cni/porttables", "cni/uplink"},
 		[]string{"github.com/prometheus/client_golang", "github.com/vishvananda/netns"},
 		"chooses the ports of services and pods on a node; does not know how the node is connected",
 	},

@@ -1,18 +1,17 @@
-package nodeports
+package porttables
 
 import (
 	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/conntrack"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
 // MaxInPods is how many endpoints the ports of PodPorts have together. The kernel has a copy for each pod.
@@ -28,11 +27,11 @@ type PodPorts struct {
 }
 
 // NewPodPorts returns PodPorts without ports.
-func NewPodPorts() *PodPorts { return &PodPorts{table: newTable(Config{}, &ipv4)} }
+func NewPodPorts() *PodPorts { return &PodPorts{table: newTable(Config{}, nodeports.IPv4())} }
 
 // PodChanges are changed ports. They stay valid when the ports change again.
 type PodChanges struct {
-	groups [][]change
+	groups [][]nodeports.Change
 	// udp has the endpoints of changed ports of UDP, by their address and number. all is set if these are all ports. inside has the
 	// addresses of services and pods then.
 	udp    map[netip.AddrPort][]netip.AddrPort
@@ -42,39 +41,39 @@ type PodChanges struct {
 
 // Put adds or changes a port. Own and Local do not count. It returns false, and leaves the port out until the next Put or Replace, if the port is
 // invalid, leads to no endpoints, or exceeds MaxInPods.
-func (p *PodPorts) Put(port Port) bool {
+func (p *PodPorts) Put(port nodeports.Port) bool {
 	port.Own, port.Local = true, false
-	at, elements, err := p.table.family.service(port)
-	had := len(p.endpointsOf(at))
+	at, elements, err := p.table.family.Service(port)
+	had := len(p.endpointsAt(at))
 	if err != nil || len(port.Endpoints) == 0 || p.count-had+len(port.Endpoints) > MaxInPods {
 		elements = nil
 	}
 	p.table.putService(at, elements)
-	p.count += len(p.endpointsOf(at)) - had
+	p.count += len(p.endpointsAt(at)) - had
 	return elements != nil
 }
 
 // Remove removes a port with the address, the protocol and the number of another one.
-func (p *PodPorts) Remove(port Port) {
-	if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
-		p.count -= len(p.endpointsOf(at))
+func (p *PodPorts) Remove(port nodeports.Port) {
+	if at, err := p.table.family.KeyOf(port.Address, port.Protocol, port.Number); err == nil {
+		p.count -= len(p.endpointsAt(at))
 		p.table.putService(at, nil)
 	}
 }
 
 // Replace replaces all ports. inside has the addresses of services and pods.
-func (p *PodPorts) Replace(ports []Port, inside []netip.Prefix) {
+func (p *PodPorts) Replace(ports []nodeports.Port, inside []netip.Prefix) {
 	p.inside = inside
-	stay := map[portKey]bool{}
+	stay := map[nodeports.PortKey]bool{}
 	for _, port := range ports {
-		if at, err := p.table.family.keyOf(port.Address, port.Protocol, port.Number); err == nil {
+		if at, err := p.table.family.KeyOf(port.Address, port.Protocol, port.Number); err == nil {
 			stay[at] = true
 		}
 	}
 	for g := range p.table.want {
-		if !stay[g.at] {
-			p.count -= len(p.endpointsOf(g.at))
-			p.table.putService(g.at, nil)
+		if !stay[g.At] {
+			p.count -= len(p.endpointsAt(g.At))
+			p.table.putService(g.At, nil)
 		}
 	}
 	for _, port := range ports {
@@ -86,7 +85,7 @@ func (p *PodPorts) Replace(ports []Port, inside []netip.Prefix) {
 func (p *PodPorts) Take() PodChanges {
 	c := PodChanges{groups: p.table.changes(), udp: map[netip.AddrPort][]netip.AddrPort{}}
 	for g := range p.table.former {
-		p.noteUDP(c, g.at)
+		p.noteUDP(c, g.At)
 	}
 	clear(p.table.former)
 	return c
@@ -95,27 +94,22 @@ func (p *PodPorts) Take() PodChanges {
 // All returns all ports.
 func (p *PodPorts) All() PodChanges {
 	c := PodChanges{udp: map[netip.AddrPort][]netip.AddrPort{}, all: true, inside: p.inside}
-	for _, g := range slices.SortedFunc(maps.Keys(p.table.want), group.compare) {
-		c.groups = append(c.groups, p.table.changesOf(nil, p.table.want[g]))
-		p.noteUDP(c, g.at)
+	for _, g := range slices.SortedFunc(maps.Keys(p.table.want), nodeports.Group.Compare) {
+		c.groups = append(c.groups, p.table.family.Diff(nil, p.table.want[g]))
+		p.noteUDP(c, g.At)
 	}
 	return c
 }
 
-func (p *PodPorts) noteUDP(c PodChanges, at portKey) {
-	if at.protocol == unix.IPPROTO_UDP {
-		c.udp[netip.AddrPortFrom(at.address, at.number)] = p.endpointsOf(at)
+func (p *PodPorts) noteUDP(c PodChanges, at nodeports.PortKey) {
+	if at.Protocol == unix.IPPROTO_UDP {
+		c.udp[netip.AddrPortFrom(at.Address, at.Number)] = p.endpointsAt(at)
 	}
 }
 
-// endpointsOf returns the endpoints of a port.
-func (p *PodPorts) endpointsOf(at portKey) (all []netip.AddrPort) {
-	for _, e := range p.table.want[group{services, at}] {
-		if e.set == endpoints {
-			all = append(all, addressIn(e.value))
-		}
-	}
-	return all
+// endpointsAt returns the endpoints of a port.
+func (p *PodPorts) endpointsAt(at nodeports.PortKey) []netip.AddrPort {
+	return nodeports.EndpointsOf(p.table.want[nodeports.Group{Set: nodeports.Services, At: at}])
 }
 
 // Empty reports whether nothing has changed.
@@ -130,23 +124,21 @@ func (p *PodPorts) Create(ns netns.NsHandle, all PodChanges) error {
 	if err != nil {
 		return err
 	}
-	is := p.table.family.nftable()
+	is := p.table.family.Table()
 	c.AddTable(is)
 	c.DelTable(is)
 	if len(all.groups) > 0 {
 		c.AddTable(is)
-		for _, set := range p.table.family.sets() {
-			if slices.Contains([]string{elsewhere, endpoints, clients}, set.Name) {
-				if err := c.AddSet(set, nil); err != nil {
-					return err
-				}
+		for _, set := range p.table.family.PodSets() {
+			if err := c.AddSet(set, nil); err != nil {
+				return err
 			}
 		}
-		chains := p.table.family.ofPod()
+		chains := p.table.family.PodChains()
 		for _, chain := range chains {
 			c.AddChain(chain.Chain)
 		}
-		addRules(c, chains)
+		nodeports.AddRules(c, chains)
 	}
 	return p.write(c, ns, all)
 }
@@ -166,72 +158,37 @@ func (p *PodPorts) RemoveAll(ns netns.NsHandle, inside []netip.Prefix) error {
 }
 
 func (p *PodPorts) write(c *nftables.Conn, ns netns.NsHandle, changes PodChanges) error {
-	for i, batch := range append(batches(changes.groups, maxChanges), nil) {
-		if err := p.table.putElements(c, batch); err != nil {
+	for i, batch := range append(nodeports.Batches(changes.groups, maxChanges), nil) {
+		if err := p.table.family.Put(c, batch); err != nil {
 			return err
 		}
 		if batch != nil && (i+1)%inOne != 0 {
 			continue
 		}
 		if err := c.Flush(); err != nil {
-			return fmt.Errorf("write nftables table %s: %w", TableName, err)
+			return fmt.Errorf("write nftables table %s: %w", nodeports.TableName, err)
 		}
 	}
 	if len(changes.udp) == 0 && !changes.all {
 		return nil
 	}
-	if err := p.table.family.forgetOfPod(ns, changes); err != nil {
+	if err := changes.forget(ns); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
 	return nil
 }
 
-// ofPod returns the chains for the namespace of a pod. A connection of TCP is led from its first packet on, so one that began before continues.
-// The chain has the priority after the usual one: a proxy in the pod that takes its connections over comes first.
-func (f *family) ofPod() []chain {
-	to := f.toChain(elsewhere)
-	all := []chain{{
-		f.nat(own, nftables.ChainHookOutput, nftables.ChainPriorityRef(*nftables.ChainPriorityNATDest+1)),
-		[]rule{
-			{"to endpoints, a connection of TCP that begins", slices.Concat(isTCP(expr.CmpOpEq), firstOfTCP(), to)},
-			{"to endpoints", slices.Concat(isTCP(expr.CmpOpNeq), to)},
-		},
-	}}
-	for n := 1; n <= MaxEndpoints; n++ {
-		all = append(all, f.anyOf(n))
-	}
-	slices.SortFunc(all, func(a, b chain) int { return strings.Compare(a.Name, b.Name) })
-	return all
-}
-
-// isTCP matches packets of TCP, or of other protocols.
-func isTCP(op expr.CmpOp) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: first}, &expr.Cmp{Op: op, Register: first, Data: []byte{unix.IPPROTO_TCP}},
-	}
-}
-
-// firstOfTCP matches packets with the flag SYN and without ACK.
-func firstOfTCP() []expr.Any {
-	const flags, syn, ack = 13, 0x02, 0x10
-	return []expr.Any{
-		&expr.Payload{DestRegister: first, Base: expr.PayloadBaseTransportHeader, Offset: flags, Len: 1},
-		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 1, Mask: []byte{syn | ack}, Xor: []byte{0}},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: []byte{syn}},
-	}
-}
-
-// forgetOfPod deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
+// forget deletes connections of UDP to changed ports that do not lead to an endpoint. If all ports count, these are also the translated
 // connections to other addresses of services, and those that lead to pods.
-func (f *family) forgetOfPod(ns netns.NsHandle, changes PodChanges) error {
+func (c PodChanges) forget(ns netns.NsHandle) error {
 	tuples := []conntrack.Tuple{{Protocol: unix.IPPROTO_UDP}}
-	if !changes.all {
+	if !c.all {
 		tuples = nil
-		for at := range changes.udp {
+		for at := range c.udp {
 			tuples = append(tuples, conntrack.Tuple{To: at.Addr(), Protocol: unix.IPPROTO_UDP, ToPort: at.Port()})
 		}
 	}
-	return conntrack.Sweep(ns, f.number, tuples, changes.isStale)
+	return conntrack.Sweep(ns, unix.AF_INET, tuples, c.isStale)
 }
 
 // isStale reports whether a connection must be deleted. One to a port that leads to endpoints now, and that was not translated, is stale too.

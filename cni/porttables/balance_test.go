@@ -1,17 +1,18 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"net/netip"
 	"testing"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 )
 
 // TestBalances: if the pod network does not balance, all clients of cluster addresses and of node ports are led to endpoints: pods,
 // clients outside, and programs of the node. The endpoints count without a bridge too.
 func TestBalances(t *testing.T) {
 	w := newWorld(t)
-	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"})
+	w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"})
 	at := place
 	at.Balances, at.IPv4.Node = true, netip.MustParseAddr(management)
 	w.join(w.pods, "eth1", "100.97.0.1", w.node, "coe-web", "100.97.0.2")

@@ -1,4 +1,4 @@
-package nodeports
+package porttables
 
 import (
 	"fmt"
@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
 // reread reads the table, and sets what it has of groups that differ. If it is not whole, it has nothing.
@@ -25,8 +26,8 @@ func (t *table) reread(c *nftables.Conn, keepHosts bool) error {
 	if keepHosts && have != nil {
 		t.adopted = true
 		are := maps.Clone(have)
-		maps.DeleteFunc(are, func(g group, _ []element) bool { return g.set != hosts })
-		t.replace(hosts, are)
+		maps.DeleteFunc(are, func(g nodeports.Group, _ []nodeports.Element) bool { return g.Set != nodeports.HostPorts })
+		t.replace(nodeports.HostPorts, are)
 	}
 	clear(t.former)
 	for g, want := range t.want {
@@ -43,45 +44,38 @@ func (t *table) reread(c *nftables.Conn, keepHosts bool) error {
 }
 
 // read reads whether the table exists, its rules, and its content: nil if it is not whole.
-func (t *table) read(c *nftables.Conn) (have content, err error) {
+func (t *table) read(c *nftables.Conn) (have nodeports.Content, err error) {
 	t.exists, t.whole, t.ruled, t.texts = false, false, false, nil
-	all, err := c.ListTablesOfFamily(t.family.table)
+	all, err := c.ListTablesOfFamily(t.family.Table().Family)
 	if err != nil {
 		return nil, fmt.Errorf("list nftables tables: %w", err)
 	}
-	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == TableName }) {
+	if !slices.ContainsFunc(all, func(t *nftables.Table) bool { return t.Name == nodeports.TableName }) {
 		return nil, nil
 	}
 	t.exists, t.found = true, true
 	if whole, err := t.hasSets(c); !whole || err != nil {
 		return nil, err
 	}
-	have = content{}
+	have = nodeports.Content{}
 	if whole, err := t.readRules(c, have); !whole || err != nil {
 		return nil, err
 	}
-	for _, set := range t.family.sets() {
-		if set.Name == fresh || set.Name == clients {
-			continue
-		}
+	for _, set := range t.family.ContentSets() {
 		list, err := c.GetSetElements(set)
 		if err != nil {
 			return nil, fmt.Errorf("list nftables set %s: %w", set.Name, err)
 		}
-		for _, e := range list {
-			have.add(t.family, element{set.Name, string(e.Key) + string(e.KeyEnd), valueOf(set, e)})
-		}
+		have.Read(t.family, set, list)
 	}
-	for _, elements := range have {
-		slices.SortFunc(elements, element.compare)
-	}
+	have.Sort()
 	t.whole = true
 	return have, nil
 }
 
 // hasSets reports whether the table has exactly the sets of the package.
 func (t *table) hasSets(c *nftables.Conn) (bool, error) {
-	are, err := c.GetSets(t.family.nftable())
+	are, err := c.GetSets(t.family.Table())
 	if err != nil {
 		return false, fmt.Errorf("list nftables sets: %w", err)
 	}
@@ -91,35 +85,34 @@ func (t *table) hasSets(c *nftables.Conn) (bool, error) {
 		}
 		return s.Name + " " + s.KeyType.Name + " " + s.DataType.Name
 	}
-	return slices.Equal(sorted(are, name), sorted(t.family.sets(), name)), nil
+	return slices.Equal(sorted(are, name), sorted(t.family.Sets(), name)), nil
 }
 
 // readRules reads the texts of the rules, and compares them with the wanted ones. It adds the chains of ports with affinity to the
 // content. It reports false if a chain is of
 // another kind, or is one that elements of others may name: the rules alone cannot be replaced then.
-func (t *table) readRules(c *nftables.Conn, have content) (whole bool, err error) {
-	are, err := c.ListChainsOfTableFamily(t.family.table)
+func (t *table) readRules(c *nftables.Conn, have nodeports.Content) (whole bool, err error) {
+	are, err := c.ListChainsOfTableFamily(t.family.Table().Family)
 	if err != nil {
 		return false, fmt.Errorf("list nftables chains: %w", err)
 	}
-	want := map[string]chain{}
-	for _, one := range t.chains() {
+	want := map[string]nodeports.Chain{}
+	for _, one := range t.node().Chains() {
 		want[one.Name] = one
 	}
 	t.texts, t.ruled = map[string][]string{}, true
 	for _, is := range are {
-		if is.Table.Name != TableName {
+		if is.Table.Name != nodeports.TableName {
 			continue
 		}
-		texts, err := t.family.ruleTexts(t.cfg.Netns, is.Name)
+		texts, err := t.ruleTexts(is.Name)
 		if err != nil {
 			return false, err
 		}
-		if e, of := t.family.readClientChain(is.Name, texts); of {
+		if have.ReadChain(t.family, is.Name, texts) {
 			if is.Hooknum != nil {
 				return false, nil
 			}
-			have.add(t.family, e)
 			continue
 		}
 		one, stays := want[is.Name]
@@ -127,7 +120,7 @@ func (t *table) readRules(c *nftables.Conn, have content) (whole bool, err error
 			return false, nil
 		}
 		t.texts[is.Name] = texts
-		t.ruled = t.ruled && stays && slices.Equal(texts, one.texts())
+		t.ruled = t.ruled && stays && slices.Equal(texts, one.Texts())
 	}
 	t.ruled = t.ruled && len(t.texts) == len(want)
 	return true, nil
@@ -142,7 +135,7 @@ func sorted[T any](all []T, text func(T) string) []string {
 	return texts
 }
 
-func sameChain(is *nftables.Chain, want chain) bool {
+func sameChain(is *nftables.Chain, want nodeports.Chain) bool {
 	if is.Name != want.Name || is.Type != want.Type || (is.Hooknum == nil) != (want.Hooknum == nil) {
 		return false
 	}
@@ -168,10 +161,10 @@ func Generation(ns netns.NsHandle) (uint32, error) {
 
 // ruleTexts returns the texts of the rules of a chain. The kernel walks all rules that were asked for again for each message of its
 // answer, so the rules of the whole table are not asked for at once.
-func (f *family) ruleTexts(ns netns.NsHandle, chain string) (texts []string, err error) {
+func (t *table) ruleTexts(chain string) (texts []string, err error) {
 	rules, err := links.Dump(func() ([][]syscall.NetlinkRouteAttr, error) {
-		return query(ns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, f.number,
-			nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(TableName)), nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(chain)))
+		return query(t.cfg.Netns, unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, t.family.Number,
+			nl.NewRtAttr(unix.NFTA_RULE_TABLE, nl.ZeroTerminated(nodeports.TableName)), nl.NewRtAttr(unix.NFTA_RULE_CHAIN, nl.ZeroTerminated(chain)))
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list nftables rules: %w", err)

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"net"
@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -122,7 +123,7 @@ func testOwnNodePorts(w *world) {
 	w.answers(w.node, "", "tcp", other+":30080", other+":30080 "+node)
 	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+node)
 
-	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	w.run(w.node, "nft flush ruleset")
 	ports.Services = append(ports.Services, own(other, direct("tcp", 30081, pod1)), own(node, direct("tcp", 30080, pod1)))
 	where := place
@@ -130,7 +131,7 @@ func testOwnNodePorts(w *world) {
 		where, ports = sixth(where), ports.translated()
 	}
 	w.table.Replace(ports.Services)
-	_, err := w.table.Sync(where, nodeports.Hosts{}, nil) // and no Refresh
+	_, err := w.table.Sync(where, porttables.Hosts{}, nil) // and no Refresh
 	require.NoError(t, err)
 	w.answers(w.node, "", "tcp", other+":30080", other+":30080 "+node)
 	w.answers(w.node, "", "tcp", node+":30080", service+":80 "+node)
@@ -143,7 +144,7 @@ func TestOwnAndExternal(t *testing.T) {
 	forAll, forOwn := at(external, local("tcp", 80, pod1)), own(external, direct("tcp", 80, pod2))
 	syncs := func() {
 		t.Helper()
-		_, err := w.table.Sync(place, nodeports.Hosts{}, nil)
+		_, err := w.table.Sync(place, porttables.Hosts{}, nil)
 		require.NoError(t, err)
 		require.NoError(t, w.table.Refresh(time.Now().Add(time.Hour)))
 	}

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -70,7 +71,7 @@ func testHostPorts(w *world) {
 	}
 
 	unknown := serving{HostsUnknown: true}
-	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	again := porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	changed, err := w.syncTable(again, hosting, unknown)
 	require.NoError(t, err)
 	require.False(t, changed, "unknown host ports stay")
@@ -220,7 +221,7 @@ func TestCheckHostPort(t *testing.T) {
 		{host("::", "udp", 53, pod1), ""},
 		{host("fd00::2", "tcp", 8080, pod1), "the node has no address fd00::2"},
 	} {
-		err := nodeports.CheckHostPorts(w.node, []nodeports.HostPort{host(node, "tcp", 1, pod1), c.port})
+		err := porttables.CheckHostPorts(w.node, []nodeports.HostPort{host(node, "tcp", 1, pod1), c.port})
 		if c.says == "" {
 			require.NoError(t, err, c.port)
 		} else {

@@ -1,4 +1,4 @@
-package nodeports
+package porttables
 
 import (
 	"maps"
@@ -10,12 +10,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
+
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
 // randomPorts returns ports, host ports and nodes.
-func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Addr) {
+func randomPorts(rng *rand.Rand) (ports []nodeports.Port, at []nodeports.HostPort, nodes []netip.Addr) {
 	for n := range uint16(300) {
-		p := Port{Address: [...]netip.Addr{netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{198, 51, 100, byte(rng.IntN(3))})}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Affinity: time.Duration(rng.IntN(3)) * time.Minute}
+		p := nodeports.Port{Address: [...]netip.Addr{netip.IPv4Unspecified(), netip.AddrFrom4([4]byte{198, 51, 100, byte(rng.IntN(3))})}[rng.IntN(2)], Protocol: "tcp", Number: 30000 + n, Service: netip.MustParseAddrPort("10.96.0.1:80"), Local: rng.IntN(3) > 0, Affinity: time.Duration(rng.IntN(3)) * time.Minute}
 		for i := range rng.IntN(4) * rng.IntN(22) {
 			p.Endpoints = append(p.Endpoints, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, byte(i), byte(rng.IntN(9))}), 8080))
 		}
@@ -32,7 +34,9 @@ func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Add
 		}
 	}
 	for n := range uint16(100) {
-		at = append(at, HostPort{netip.IPv4Unspecified(), "udp", 8000 + n, netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80)})
+		at = append(at, nodeports.HostPort{
+			Address: netip.IPv4Unspecified(), Protocol: "udp", Number: 8000 + n, Pod: netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(rng.IntN(2))}), 80),
+		})
 	}
 	for range rng.IntN(2000) {
 		nodes = append(nodes, netip.AddrFrom4([4]byte{192, 0, byte(rng.IntN(9)), byte(rng.IntN(256))}))
@@ -41,22 +45,11 @@ func randomPorts(rng *rand.Rand) (ports []Port, at []HostPort, nodes []netip.Add
 }
 
 // flat returns the values of all elements, by set and key.
-func flat(c content) map[[2]string]string {
+func flat(c nodeports.Content) map[[2]string]string {
 	all := map[[2]string]string{}
 	for _, elements := range c {
 		for _, e := range elements {
-			all[[2]string{e.set, e.key}] = e.value
-		}
-	}
-	return all
-}
-
-// elementsOf returns changes without their tables.
-func elementsOf(groups [][]change) (all [][]change) {
-	for _, g := range groups {
-		all = append(all, slices.Clone(g))
-		for i := range g {
-			all[len(all)-1][i].of = nil
+			all[[2]string{e.Set, e.Key}] = e.Value
 		}
 	}
 	return all
@@ -92,10 +85,10 @@ func TestChanges(t *testing.T) {
 		require.Equal(t, one.want, all.want)
 		require.Equal(t, one.count, all.count)
 		changes := one.changes()
-		require.Equal(t, elementsOf(changes), elementsOf(all.changes()))
+		require.Equal(t, changes, all.changes())
 
 		groups := 0
-		for _, batch := range batches(changes, maxChanges) {
+		for _, batch := range nodeports.Batches(changes, maxChanges) {
 			require.LessOrEqual(t, len(batch), maxChanges)
 			for len(batch) > 0 { // whole groups
 				require.Equal(t, changes[groups], batch[:len(changes[groups])])
@@ -105,12 +98,12 @@ func TestChanges(t *testing.T) {
 		require.Len(t, changes, groups)
 		for _, g := range changes {
 			for _, c := range g {
-				key := [2]string{c.set, c.key}
+				key := [2]string{c.Set, c.Key}
 				value, is := has[key]
-				require.Equal(t, c.has, is)
-				require.True(t, !c.has || !c.wanted || value != c.value)
-				if delete(has, key); c.wanted {
-					has[key] = c.value
+				require.Equal(t, c.Has, is)
+				require.True(t, !c.Has || !c.Wanted || value != c.Value)
+				if delete(has, key); c.Wanted {
+					has[key] = c.Value
 				}
 			}
 		}
@@ -122,31 +115,23 @@ func TestChanges(t *testing.T) {
 func TestForgetAgain(t *testing.T) {
 	both := New(Config{Netns: netns.NsHandle(1 << 20)}) // there is no such namespace
 	table, every := both.tables[0], netip.IPv4Unspecified()
-	table.move(Addresses{Edge: netip.MustParseAddr("100.96.0.254")}, Place{})
-	table.unforgotten = map[portKey]bool{}
-	port := func(number uint16) Port {
-		return Port{Address: every, Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}
+	table.move(nodeports.Addresses{Edge: netip.MustParseAddr("100.96.0.254")}, nodeports.Place{})
+	table.unforgotten = map[nodeports.PortKey]bool{}
+	port := func(number uint16) nodeports.Port {
+		return nodeports.Port{Address: every, Protocol: "udp", Number: number, Service: netip.MustParseAddrPort("10.96.0.1:80")}
 	}
-	both.Replace([]Port{port(1)})
+	both.Replace([]nodeports.Port{port(1)})
 	table.settle()
-	both.Replace([]Port{port(2)})
+	both.Replace([]nodeports.Port{port(2)})
 	table.noteChanged()
 	require.ErrorContains(t, table.forget(), "forget the UDP connections")
 	table.settle()
 	table.noteChanged()
-	require.Equal(t, map[portKey]bool{{every, 17, 1}: true, {every, 17, 2}: true}, table.unforgotten)
+	key := func(number uint16) nodeports.PortKey {
+		return nodeports.PortKey{Address: every, Protocol: 17, Number: number}
+	}
+	require.Equal(t, map[nodeports.PortKey]bool{key(1): true, key(2): true}, table.unforgotten)
 	table.whole = false
 	table.noteChanged()
 	require.Nil(t, table.unforgotten, "all")
-}
-
-// The sets of a table have IDs of their own, so the library counts none for them.
-func TestSetIDs(t *testing.T) {
-	for _, f := range []*family{&ipv4, &ipv6} {
-		seen := map[uint32]bool{0: true}
-		for _, set := range f.sets() {
-			require.False(t, seen[set.ID], set.Name)
-			seen[set.ID] = true
-		}
-	}
 }

@@ -1,4 +1,4 @@
-package nodeports
+package porttables
 
 import (
 	"errors"
@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/google/nftables"
+
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
 // table is the nftables table of one family.
 type table struct {
 	cfg    Config
-	family *family
+	family *nodeports.Family
 	// at and inside are where the node is. hostPorts, balances and isolated are as in the Place.
-	at                            Addresses
+	at                            nodeports.Addresses
 	inside                        []netip.Prefix
 	hostPorts, balances, isolated bool
 	// want is the wanted content. invalidHosts has what it leaves out of host ports. external has the number of wanted ports
 	// of each external address, and count that of the groups of each set.
-	want         content
+	want         nodeports.Content
 	invalidHosts error
 	external     map[netip.Addr]int
 	count        map[string]int
@@ -30,32 +32,34 @@ type table struct {
 	led, dated int
 	freshUntil time.Time
 	// hosts and nodes were given last. adopted is set if other host ports are wanted, which a table had.
-	hosts   []HostPort
+	hosts   []nodeports.HostPort
 	nodes   []netip.Addr
 	adopted bool
 	// known is set if it is known what the kernel has. exists is set if it has the table, and whole if the table can be
 	// changed: then it has the wanted content except the former elements of groups that differ, and texts has the texts of
 	// its rules by chain. ruled is set if these are the wanted rules.
 	known, exists, whole, ruled bool
-	former                      content
+	former                      nodeports.Content
 	texts                       map[string][]string
 	// unforgotten are the ports of UDP that have changed since their connections were last forgotten, true if they lead others
 	// than the node's programs; nil for all ports.
-	unforgotten map[portKey]bool
+	unforgotten map[nodeports.PortKey]bool
 	// left has the ports of a node that has left the pod network, until their connections are forgotten.
-	left map[portKey]bool
+	left map[nodeports.PortKey]bool
 	// found is set if there was a table or a port since New. Otherwise another program has opened the connections to
 	// these ports.
 	found   bool
 	current bool // see Table.Current
 }
 
-func newTable(cfg Config, f *family) *table {
-	return &table{cfg: cfg, family: f, want: content{}, former: content{}, external: map[netip.Addr]int{}, count: map[string]int{}}
+func newTable(cfg Config, f *nodeports.Family) *table {
+	return &table{cfg: cfg, family: f, want: nodeports.Content{}, former: nodeports.Content{}, external: map[netip.Addr]int{}, count: map[string]int{}}
 }
 
 // wanted reports whether there must be a table.
-func (t *table) wanted() bool { return t.at.Edge.IsValid() && t.count[services]+t.count[hosts] > 0 }
+func (t *table) wanted() bool {
+	return t.at.Edge.IsValid() && t.count[nodeports.Services]+t.count[nodeports.HostPorts] > 0
+}
 
 // differs reports whether something must be written.
 func (t *table) differs() bool {
@@ -71,35 +75,43 @@ func (t *table) differs() bool {
 }
 
 // move sets where the node is. Other rules are wanted then, and the same sets.
-func (t *table) move(at Addresses, to Place) {
+func (t *table) move(at nodeports.Addresses, to nodeports.Place) {
 	same := at.Edge == t.at.Edge && at.Network == t.at.Network && slices.Equal(at.ByGateways, t.at.ByGateways) &&
 		to.HostPorts == t.hostPorts && to.Balances == t.balances && to.Isolated == t.isolated && at.Node == t.at.Node && at.Internal == t.at.Internal
 	t.at, t.inside, t.ruled = at, to.Inside, t.ruled && same
 	t.hostPorts, t.balances, t.isolated = to.HostPorts, to.Balances, to.Isolated
 }
 
+// node returns the node that rules are for.
+func (t *table) node() nodeports.Node {
+	return nodeports.Node{
+		Family: t.family, Link: t.cfg.Link, EgressLinks: t.cfg.EgressLinks, At: t.at,
+		HostPorts: t.hostPorts, Balances: t.balances, Isolated: t.isolated,
+	}
+}
+
 // putService sets the elements of a port of a service, and the element of its external address.
-func (t *table) putService(at portKey, elements []element) {
-	g := group{services, at}
-	had, has := leads(t.want[g]), leads(elements)
+func (t *table) putService(at nodeports.PortKey, elements []nodeports.Element) {
+	g := nodeports.Group{Set: nodeports.Services, At: at}
+	had, has := nodeports.LeadsOthers(t.want[g]), nodeports.LeadsOthers(elements)
 	t.set(g, elements)
-	if had == has || at.address == t.family.every {
+	if had == has || at.Address == t.family.Every {
 		return
 	}
 	if has {
-		t.external[at.address]++
-	} else if t.external[at.address]--; t.external[at.address] == 0 {
-		delete(t.external, at.address)
+		t.external[at.Address]++
+	} else if t.external[at.Address]--; t.external[at.Address] == 0 {
+		delete(t.external, at.Address)
 	}
-	var one []element
-	if t.external[at.address] > 0 {
-		one = []element{{externals, string(at.address.AsSlice()), ""}}
+	g, one := nodeports.OfAddress(nodeports.Externals, at.Address)
+	if t.external[at.Address] == 0 {
+		one = nil
 	}
-	t.set(group{externals, portKey{address: at.address}}, one)
+	t.set(g, one)
 }
 
 // set sets the wanted elements of a group; none removes it.
-func (t *table) set(g group, elements []element) {
+func (t *table) set(g nodeports.Group, elements []nodeports.Element) {
 	had := t.want[g]
 	if slices.Equal(had, elements) {
 		return
@@ -108,23 +120,15 @@ func (t *table) set(g group, elements []element) {
 		t.former[g] = had
 	}
 	if had == nil {
-		t.count[g.set]++
+		t.count[g.Set]++
 	}
-	t.led += number(leads(elements)) - number(leads(had))
-	t.dated += number(has(elements, edged, elsewhere)) - number(has(had, edged, elsewhere))
+	t.led += number(nodeports.LeadsOthers(elements)) - number(nodeports.LeadsOthers(had))
+	t.dated += number(nodeports.Dated(elements)) - number(nodeports.Dated(had))
 	if t.want[g] = elements; len(elements) == 0 {
 		delete(t.want, g)
-		t.count[g.set]--
+		t.count[g.Set]--
 	}
 }
-
-// has reports whether some elements have one of some sets.
-func has(elements []element, sets ...string) bool {
-	return slices.ContainsFunc(elements, func(e element) bool { return slices.Contains(sets, e.set) })
-}
-
-// leads reports whether a port of a service with these elements leads clients other than the node's programs.
-func leads(elements []element) bool { return has(elements, services) }
 
 func number(is bool) int {
 	if is {
@@ -134,9 +138,9 @@ func number(is bool) int {
 }
 
 // replace sets the groups of one kind.
-func (t *table) replace(set string, groups content) {
+func (t *table) replace(set string, groups nodeports.Content) {
 	for g := range t.want {
-		if g.set == set && groups[g] == nil {
+		if g.Set == set && groups[g] == nil {
 			t.set(g, nil)
 		}
 	}
@@ -146,18 +150,18 @@ func (t *table) replace(set string, groups content) {
 }
 
 // putHosts sets the host ports of the family.
-func (t *table) putHosts(ports []HostPort) {
+func (t *table) putHosts(ports []nodeports.HostPort) {
 	if slices.Equal(t.hosts, ports) && !t.adopted {
 		return
 	}
-	all := content{}
+	all := nodeports.Content{}
 	t.hosts, t.adopted, t.invalidHosts = slices.Clone(ports), false, nil
 	for _, p := range ports {
-		if p.Address.Is4() != t.family.every.Is4() {
+		if p.Address.Is4() != t.family.Every.Is4() {
 			continue
 		}
-		at, one, err := t.family.host(p)
-		g := group{hosts, at}
+		at, one, err := t.family.Host(p)
+		g := nodeports.Group{Set: nodeports.HostPorts, At: at}
 		if is := all[g]; err == nil && is != nil && is[0] != one[0] {
 			err = fmt.Errorf("%s: it belongs to another pod than %s", p, p.Pod)
 		}
@@ -167,7 +171,7 @@ func (t *table) putHosts(ports []HostPort) {
 		}
 		all[g] = one
 	}
-	t.replace(hosts, all)
+	t.replace(nodeports.HostPorts, all)
 }
 
 // putNodes sets the addresses of nodes of the family.
@@ -175,14 +179,15 @@ func (t *table) putNodes(nodes []netip.Addr) {
 	if slices.Equal(t.nodes, nodes) {
 		return
 	}
-	all := content{}
+	all := nodeports.Content{}
 	t.nodes = slices.Clone(nodes)
 	for _, n := range nodes {
-		if t.family.has(n) {
-			all[group{nodesSet, portKey{address: n}}] = []element{{nodesSet, string(n.AsSlice()), ""}}
+		if t.family.Has(n) {
+			g, one := nodeports.OfAddress(nodeports.Nodes, n)
+			all[g] = one
 		}
 	}
-	t.replace(nodesSet, all)
+	t.replace(nodeports.Nodes, all)
 }
 
 // settle notes that the kernel has what is wanted.
@@ -202,9 +207,9 @@ func (t *table) renew() {
 }
 
 // changes returns the changed elements of groups, in the order of the groups.
-func (t *table) changes() (all [][]change) {
-	for _, g := range slices.SortedFunc(maps.Keys(t.former), group.compare) {
-		if changed := t.changesOf(t.former[g], t.want[g]); len(changed) > 0 {
+func (t *table) changes() (all [][]nodeports.Change) {
+	for _, g := range slices.SortedFunc(maps.Keys(t.former), nodeports.Group.Compare) {
+		if changed := t.family.Diff(t.former[g], t.want[g]); len(changed) > 0 {
 			all = append(all, changed)
 		}
 	}
@@ -218,7 +223,7 @@ const maxChanges = 500
 // write changes tables, after it has created those that are not whole, or removes them. Changed rules and the first
 // changed elements of all tables are in one transaction. It returns the number of its transactions.
 func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
-	var changes [][]change
+	var changes [][]nodeports.Change
 	queued := false
 	for _, one := range tables {
 		if one.wanted() && !one.whole {
@@ -231,7 +236,7 @@ func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
 	for _, one := range tables {
 		switch {
 		case !one.wanted():
-			c.DelTable(one.family.nftable())
+			c.DelTable(one.family.Table())
 			queued = true
 			continue
 		case !one.ruled:
@@ -240,13 +245,13 @@ func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
 		}
 		changes = append(changes, one.changes()...)
 	}
-	all := batches(changes, maxChanges)
+	all := nodeports.Batches(changes, maxChanges)
 	if len(all) == 0 && queued {
 		all = append(all, nil)
 	}
 	for _, batch := range all {
 		for _, one := range tables {
-			err = errors.Join(err, one.putElements(c, batch))
+			err = errors.Join(err, one.family.Put(c, batch))
 		}
 		if err := errors.Join(err, c.Flush()); err != nil {
 			return commits, err
@@ -256,39 +261,12 @@ func write(c *nftables.Conn, tables []*table) (commits uint32, err error) {
 	return commits, nil
 }
 
-// putElements adds the changes of the table in a batch to a transaction.
-func (t *table) putElements(c *nftables.Conn, batch []change) (err error) {
-	t.putClientChains(c, batch)
-	for _, set := range t.family.sets() {
-		var remove, add []nftables.SetElement
-		for _, e := range batch {
-			if e.of != t || e.set != set.Name {
-				continue
-			}
-			if e.has {
-				remove = append(remove, e.keyOnly())
-			}
-			if e.wanted {
-				add = append(add, e.nft())
-			}
-		}
-		if len(remove) > 0 {
-			err = errors.Join(err, c.SetDeleteElements(set, remove))
-		}
-		if len(add) > 0 {
-			err = errors.Join(err, c.SetAddElements(set, add))
-		}
-	}
-	t.removeClientChains(c, batch)
-	return err
-}
-
 // putRules adds to a transaction what gives the chains of the table the wanted rules. The sets keep their elements.
 func (t *table) putRules(c *nftables.Conn) {
-	chains, want := t.chains(), map[string][]string{}
-	var differ []chain
+	chains, want := t.node().Chains(), map[string][]string{}
+	var differ []nodeports.Chain
 	for _, one := range chains {
-		want[one.Name] = one.texts()
+		want[one.Name] = one.Texts()
 		is, there := t.texts[one.Name]
 		switch {
 		case !there:
@@ -300,10 +278,10 @@ func (t *table) putRules(c *nftables.Conn) {
 		}
 		differ = append(differ, one)
 	}
-	addRules(c, differ)
+	nodeports.AddRules(c, differ)
 	for name := range t.texts {
 		if _, stays := want[name]; !stays {
-			c.DelChain(t.family.chain(name))
+			c.DelChain(t.family.Chain(name))
 		}
 	}
 	t.texts = want
@@ -312,48 +290,28 @@ func (t *table) putRules(c *nftables.Conn) {
 // create creates the table with its rules, and with empty sets. A table that is there is replaced.
 func (t *table) create(c *nftables.Conn) error {
 	t.freshUntil = time.Time{}
-	is := t.family.nftable()
+	is := t.family.Table()
 	c.AddTable(is)
 	c.DelTable(is)
 	c.AddTable(is)
-	for _, set := range t.family.sets() {
+	for _, set := range t.family.Sets() {
 		if err := c.AddSet(set, nil); err != nil {
 			return err
 		}
 	}
-	chains := t.chains()
+	chains := t.node().Chains()
 	for _, chain := range chains {
 		c.AddChain(chain.Chain)
 	}
-	addRules(c, chains)
+	nodeports.AddRules(c, chains)
 	if err := c.Flush(); err != nil {
 		return err
 	}
 	t.texts = map[string][]string{}
 	for _, chain := range chains {
-		t.texts[chain.Name] = chain.texts()
+		t.texts[chain.Name] = chain.Texts()
 	}
 	t.ruled = true
 	t.renew()
 	return nil
-}
-
-func addRules(c *nftables.Conn, chains []chain) {
-	for _, chain := range chains {
-		for _, r := range chain.rules {
-			c.AddRule(r.in(chain.Chain))
-		}
-	}
-}
-
-// refresh adds to a transaction that endpoints are current for a time. Elements may be there or not: only a new one has
-// the time.
-func (t *table) refresh(c *nftables.Conn, lasts time.Duration) error {
-	sets := t.family.sets()
-	set := sets[slices.IndexFunc(sets, func(s *nftables.Set) bool { return s.Name == fresh })]
-	var all []nftables.SetElement
-	for _, protocol := range protocols {
-		all = append(all, nftables.SetElement{Key: []byte{protocol}, Timeout: lasts})
-	}
-	return errors.Join(c.SetAddElements(set, all), c.SetDeleteElements(set, all), c.SetAddElements(set, all))
 }

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"io"
@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -29,7 +30,7 @@ func dual(ports ...nodeports.Port) []nodeports.Port {
 
 func (w *world) generation() uint32 {
 	w.Helper()
-	now, err := nodeports.Generation(w.node)
+	now, err := porttables.Generation(w.node)
 	require.NoError(w, err)
 	return now
 }
@@ -58,7 +59,7 @@ func TestBothFamilies(t *testing.T) {
 		w.syncAll(true, place, ports)
 		require.Equal(t, before+1, w.generation())
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
-		again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+		again := porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 		changed, err := ports.sync(again, place, []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)})
 		require.NoError(t, err)
 		require.False(t, changed, "the rules are complete")

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"maps"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -28,7 +29,7 @@ func inside(p nodeports.Port) nodeports.Port {
 // addresses come in by a link of their own.
 func newBalancing(t *testing.T) (*world, nodeports.Place) {
 	w := newWorld(t)
-	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"})
+	w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"})
 	w.join(w.pods, "eth1", "100.97.0.1", w.node, "coe-web", "100.97.0.2")
 	w.run(w.node, "sysctl -q -w net.ipv4.conf.all.rp_filter=2 net.ipv4.conf.coe-web.rp_filter=2")
 	w.run(w.pods, "ip route add 192.0.2.0/24 via 100.97.0.2; ip route add 198.51.100.0/24 via 100.97.0.2")
@@ -88,7 +89,7 @@ func TestInside(t *testing.T) {
 
 	w.table.Remove(inside(local("tcp", 30080)))
 	w.table.Remove(there)
-	_, err := w.table.Sync(at, nodeports.Hosts{}, nil)
+	_, err := w.table.Sync(at, porttables.Hosts{}, nil)
 	require.NoError(t, err)
 	require.Equal(t, []string{pod1 + ":8080 " + edge}, w.reached(w.pods, podClient, node+":30080", 1))
 	require.Equal(t, []string{pod1 + ":8080 " + client}, w.reached(w.outside, client, node+":30080", 1))
@@ -152,7 +153,7 @@ func TestInsideAffinity(t *testing.T) {
 		w.syncAll(false, where, ports)
 		require.Equal(t, whole, w.run(w.node, "nft -s list table ip "+nodeports.TableName), harm)
 	}
-	changed, err := w.syncTable(nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"}), where, ports)
+	changed, err := w.syncTable(porttables.New(porttables.Config{Netns: w.node, Link: "coe0", EgressLinks: "coe-*"}), where, ports)
 	require.NoError(t, err)
 	require.False(t, changed)
 }

@@ -1,4 +1,4 @@
-package nodeports
+package porttables
 
 import (
 	"fmt"
@@ -6,11 +6,11 @@ import (
 	"net/netip"
 	"slices"
 
-	"go4.org/netipx"
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/nodeports"
 )
 
 // noteChanged notes the ports that are about to change, for forget: all if the former content is not known, or if
@@ -26,21 +26,21 @@ func (t *table) noteChanged() {
 		return
 	}
 	for g, had := range t.former {
-		if want := t.want[g]; g.isPort() && g.at.protocol == unix.IPPROTO_UDP && !slices.Equal(had, want) {
-			t.unforgotten[g.at] = t.unforgotten[g.at] || g.set != services || leads(had) || leads(want)
+		if want := t.want[g]; g.IsPort() && g.At.Protocol == unix.IPPROTO_UDP && !slices.Equal(had, want) {
+			t.unforgotten[g.At] = t.unforgotten[g.At] || g.Set != nodeports.Services || nodeports.LeadsOthers(had) || nodeports.LeadsOthers(want)
 		}
 	}
 }
 
 // ports returns the ports that the table had, as far as it is known.
-func (t *table) ports() map[portKey]bool {
-	all := map[portKey]bool{}
+func (t *table) ports() map[nodeports.PortKey]bool {
+	all := map[nodeports.PortKey]bool{}
 	for g, had := range t.former {
-		all[g.at] = all[g.at] || g.isPort() && had != nil
+		all[g.At] = all[g.At] || g.IsPort() && had != nil
 	}
 	for g := range t.want {
-		if _, changed := t.former[g]; !changed && g.isPort() {
-			all[g.at] = true
+		if _, changed := t.former[g]; !changed && g.IsPort() {
+			all[g.At] = true
 		}
 	}
 	return all
@@ -63,7 +63,7 @@ func (t *table) forget() error {
 	if err := t.delete(t.changedTuples(), t.isStale); err != nil {
 		return fmt.Errorf("forget the UDP connections of changed ports of services: %w", err)
 	}
-	t.unforgotten = map[portKey]bool{}
+	t.unforgotten = map[nodeports.PortKey]bool{}
 	return nil
 }
 
@@ -74,13 +74,13 @@ func (t *table) isLeft(c conntrack.Connection, own []netip.Addr) bool {
 		return false
 	}
 	at := askedOf(c)
-	every := portKey{t.family.every, at.protocol, at.number}
-	return t.left[at] || slices.Contains(own, at.address) && t.left[every]
+	every := nodeports.PortKey{Address: t.family.Every, Protocol: at.Protocol, Number: at.Number}
+	return t.left[at] || slices.Contains(own, at.Address) && t.left[every]
 }
 
 // askedOf returns the port that the client of a connection asked.
-func askedOf(c conntrack.Connection) portKey {
-	return portKey{c.Sent.To.Addr(), c.Protocol, c.Sent.To.Port()}
+func askedOf(c conntrack.Connection) nodeports.PortKey {
+	return nodeports.PortKey{Address: c.Sent.To.Addr(), Protocol: c.Protocol, Number: c.Sent.To.Port()}
 }
 
 // changedTuples names the connections of ports that have changed.
@@ -90,7 +90,7 @@ func (t *table) changedTuples() (all []conntrack.Tuple) {
 	}
 	seen := map[conntrack.Tuple]bool{}
 	for at := range t.unforgotten {
-		seen[conntrack.Tuple{Protocol: at.protocol, ToPort: at.number}] = true
+		seen[conntrack.Tuple{Protocol: at.Protocol, ToPort: at.Number}] = true
 	}
 	return slices.Collect(maps.Keys(seen))
 }
@@ -101,7 +101,7 @@ func (t *table) delete(tuples []conntrack.Tuple, stale func(c conntrack.Connecti
 	if err != nil {
 		return err
 	}
-	return conntrack.Delete(t.cfg.Netns, t.family.number, tuples, func(c conntrack.Connection) bool { return stale(c, own) })
+	return conntrack.Delete(t.cfg.Netns, t.family.Number, tuples, func(c conntrack.Connection) bool { return stale(c, own) })
 }
 
 // isStale reports whether a connection is one of UDP to a port that does not lead to a target of the port, or
@@ -111,18 +111,18 @@ func (t *table) isStale(c conntrack.Connection, own []netip.Addr) bool {
 		return false
 	}
 	at, client := askedOf(c), c.Sent.From.Addr()
-	asked, programs := at.address, slices.Contains(own, client)
+	asked, programs := at.Address, slices.Contains(own, client)
 	if !t.has(at, programs) && !t.changed(at, programs) && slices.Contains(own, asked) {
-		at.address = t.family.every
+		at.Address = t.family.Every
 	}
-	leads := t.leads(at, c.Answers.From, t.toService(at, client, programs))
-	if led := t.of(insiders, at); led != nil && t.isInside(client, programs) {
-		leads = leadsTo(led, c.Answers.From)
+	leads := nodeports.LeadsTo(slices.Concat(t.of(nodeports.Services, at), t.of(nodeports.HostPorts, at)), c.Answers.From, t.toService(at, client, programs))
+	if led := t.of(nodeports.Insiders, at); led != nil && t.isInside(client, programs) {
+		leads = nodeports.LeadsTo(led, c.Answers.From, false)
 	}
-	return t.concerns(at, programs, asked, c.Answers.From.Addr()) && (!leads || t.refuses(at, client))
+	return t.concerns(at, programs, asked, c.Answers.From.Addr()) && (!leads || t.family.Refuses(t.of(nodeports.Services, at), client))
 }
 
-// isInside reports whether a client is led by insiders: a program of the node, or a pod.
+// isInside reports whether a client is led by nodeports.Insiders: a program of the node, or a pod.
 func (t *table) isInside(client netip.Addr, program bool) bool {
 	return t.balances && (program || t.isPod(client))
 }
@@ -132,75 +132,36 @@ func (t *table) isPod(a netip.Addr) bool {
 	return slices.ContainsFunc(t.inside, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// leadsTo reports whether elements lead to an endpoint.
-func leadsTo(elements []element, to netip.AddrPort) bool {
-	return slices.ContainsFunc(elements, func(e element) bool { return e.set == endpoints && e.value == addressOf(to) })
-}
-
 // toService reports whether a client of a port is led to the cluster address although there are endpoints: a program of
 // the node, and a pod that asks an external address.
-func (t *table) toService(at portKey, client netip.Addr, program bool) bool {
-	return !t.balances && (program || at.address != t.family.every && t.isPod(client))
+func (t *table) toService(at nodeports.PortKey, client netip.Addr, program bool) bool {
+	return !t.balances && (program || at.Address != t.family.Every && t.isPod(client))
 }
 
 // of returns the elements of a group; nil if there is no table.
-func (t *table) of(set string, at portKey) []element {
+func (t *table) of(set string, at nodeports.PortKey) []nodeports.Element {
 	if !t.wanted() {
 		return nil
 	}
-	return t.want[group{set, at}]
+	return t.want[nodeports.Group{Set: set, At: at}]
 }
 
 // has reports whether the node answers clients on a port: its programs, or others.
-func (t *table) has(at portKey, programs bool) bool {
-	of := t.of(services, at)
-	return of != nil && (programs || leads(of)) || t.of(hosts, at) != nil
+func (t *table) has(at nodeports.PortKey, programs bool) bool {
+	of := t.of(nodeports.Services, at)
+	return of != nil && (programs || nodeports.LeadsOthers(of)) || t.of(nodeports.HostPorts, at) != nil
 }
 
 // changed reports whether a port has changed for clients: the node's programs, or others.
-func (t *table) changed(at portKey, programs bool) bool {
+func (t *table) changed(at nodeports.PortKey, programs bool) bool {
 	others, is := t.unforgotten[at]
 	return is && (programs || others)
-}
-
-// leads reports whether a port leads to a target. A cluster address is one for some clients, or if the port has no
-// endpoints.
-func (t *table) leads(at portKey, to netip.AddrPort, toService bool) bool {
-	elements := t.of(services, at)
-	balanced := slices.ContainsFunc(elements, func(e element) bool { return e.set == balancers })
-	is := func(e element) bool { return e.value == addressOf(to) && (e.set != services || toService || !balanced) }
-	return slices.ContainsFunc(elements, is) || slices.ContainsFunc(t.of(hosts, at), is)
-}
-
-// refuses reports whether a client must not reach a port.
-func (t *table) refuses(at portKey, client netip.Addr) bool {
-	only := false
-	for _, e := range t.of(services, at) {
-		switch e.set {
-		case restricted:
-			only = true
-		case sources:
-			if t.family.rangeOf(e).Contains(client) {
-				return false
-			}
-		}
-	}
-	return only
-}
-
-// rangeOf returns the clients of an element of sources.
-func (f *family) rangeOf(e element) netipx.IPRange {
-	size := int(f.size)
-	half := len(e.key) / 2
-	first, _ := netip.AddrFromSlice([]byte(e.key[half-size : half]))
-	last, _ := netip.AddrFromSlice([]byte(e.key[2*half-size:]))
-	return netipx.IPRangeFrom(first, last)
 }
 
 // concerns reports whether a connection can be one of a port. If all ports count, these are the
 // ports that are there now, and those whose connections were led to a pod or a service. Such a connection
 // of another program begins again with its next packet.
-func (t *table) concerns(at portKey, programs bool, asked, to netip.Addr) bool {
+func (t *table) concerns(at nodeports.PortKey, programs bool, asked, to netip.Addr) bool {
 	if t.unforgotten != nil {
 		return t.changed(at, programs)
 	}

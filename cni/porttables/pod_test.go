@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"fmt"
@@ -11,18 +11,19 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // podWorld is a world in which the namespace outside is that of a pod, which reaches cluster addresses by the node.
 type podWorld struct {
 	*world
-	ports *nodeports.PodPorts
+	ports *porttables.PodPorts
 }
 
 func newPodWorld(t *testing.T) *podWorld {
 	t.Helper()
-	w := &podWorld{newWorld(t), nodeports.NewPodPorts()}
+	w := &podWorld{newWorld(t), porttables.NewPodPorts()}
 	w.run(w.outside, "ip route add 10.0.0.0/8 via "+node)
 	require.NoError(t, w.ports.Create(w.outside, w.ports.All()))
 	return w
@@ -211,7 +212,7 @@ func TestChangedByPod(t *testing.T) {
 
 // TestPodPortsLeftOut: invalid ports, ports without endpoints, and too many endpoints are left out.
 func TestPodPortsLeftOut(t *testing.T) {
-	p := nodeports.NewPodPorts()
+	p := porttables.NewPodPorts()
 	invalid := inPods("tcp", pod1)
 	invalid.Protocol = "icmp"
 	none := inPods("tcp")
@@ -228,7 +229,7 @@ func TestPodPortsLeftOut(t *testing.T) {
 		}
 		return port
 	}
-	fit := nodeports.MaxInPods / nodeports.MaxEndpoints
+	fit := porttables.MaxInPods / nodeports.MaxEndpoints
 	for i := range fit {
 		require.True(t, p.Put(many(i)))
 		require.True(t, p.Put(many(i)), "the same again")
@@ -244,7 +245,7 @@ func TestPodPortsLeftOut(t *testing.T) {
 func TestManyPortsOfPod(t *testing.T) {
 	w := newPodWorld(t)
 	var all []nodeports.Port
-	for i := range nodeports.MaxInPods {
+	for i := range porttables.MaxInPods {
 		port := inPods("tcp", pod1)
 		port.Number = uint16(1 + i)
 		all = append(all, port)

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"fmt"
@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 )
@@ -25,7 +26,7 @@ func BenchmarkChangedPort(b *testing.B) {
 	}
 	for name, of := range map[string]func(number uint16, to []netip.AddrPort) []nodeports.Port{"cluster": clusterOf, "local": localOf} {
 		for _, n := range []int{50, 5000} {
-			table := nodeports.New(nodeports.Config{Netns: namespace.New(b), Link: "coe0"})
+			table := porttables.New(porttables.Config{Netns: namespace.New(b), Link: "coe0"})
 			var before, after runtime.MemStats
 			runtime.GC()
 			runtime.ReadMemStats(&before)
@@ -40,7 +41,7 @@ func BenchmarkChangedPort(b *testing.B) {
 				}
 				changed = to
 			}
-			_, err := table.Sync(place, nodeports.Hosts{}, nil)
+			_, err := table.Sync(place, porttables.Hosts{}, nil)
 			require.NoError(b, err)
 			runtime.GC()
 			runtime.ReadMemStats(&after)
@@ -54,7 +55,7 @@ func BenchmarkChangedPort(b *testing.B) {
 						for _, p := range of(uint16(30000+n-1), changed) {
 							table.Put(p)
 						}
-						_, err := table.Sync(place, nodeports.Hosts{}, nil)
+						_, err := table.Sync(place, porttables.Hosts{}, nil)
 						require.NoError(b, err)
 					}
 					b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(n), "kept-B/port")
@@ -102,17 +103,17 @@ func BenchmarkRead(b *testing.B) {
 	for of, ports := range map[string][]nodeports.Port{"a port": {cluster("tcp", 30000)}, "affinity of a namespace": many} {
 		for name, begin := range map[string]func(){
 			"read": func() {}, "create": func() {
-				_, _ = nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"}).Sync(nodeports.Place{}, nodeports.Hosts{}, nil)
+				_, _ = porttables.New(porttables.Config{Netns: ns, Link: "coe0"}).Sync(nodeports.Place{}, porttables.Hosts{}, nil)
 			},
 		} {
 			b.Run(of+"/"+name, func(b *testing.B) {
 				for b.Loop() {
 					begin()
-					table := nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"})
+					table := porttables.New(porttables.Config{Netns: ns, Link: "coe0"})
 					for _, p := range ports {
 						table.Put(p)
 					}
-					_, err := table.Sync(place, nodeports.Hosts{}, nil)
+					_, err := table.Sync(place, porttables.Hosts{}, nil)
 					require.NoError(b, err)
 				}
 			})
@@ -136,12 +137,12 @@ func BenchmarkForget(b *testing.B) {
 			require.NoError(b, h.ConntrackCreate(netlink.ConntrackTable, unix.AF_INET, flow))
 		}
 		h.Close()
-		table, port := nodeports.New(nodeports.Config{Netns: ns, Link: "coe0"}), cluster("udp", 30053)
+		table, port := porttables.New(porttables.Config{Netns: ns, Link: "coe0"}), cluster("udp", 30053)
 		b.Run(fmt.Sprint(n, " connections of others"), func(b *testing.B) {
 			for i := 0; b.Loop(); i++ {
 				port.Endpoints = []netip.AddrPort{netip.AddrPortFrom(netip.AddrFrom4([4]byte{10, 42, 0, byte(i % 2)}), 8080)}
 				table.Put(port)
-				_, err := table.Sync(place, nodeports.Hosts{}, nil)
+				_, err := table.Sync(place, porttables.Hosts{}, nil)
 				require.NoError(b, err)
 			}
 		})

@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"context"
@@ -22,6 +22,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/test/lab/namespace"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -53,7 +54,7 @@ type world struct {
 	*testing.T
 	six                 bool // see translated
 	outside, node, pods netns.NsHandle
-	table               *nodeports.Table
+	table               *porttables.Table
 }
 
 func newWorld(t *testing.T) *world {
@@ -187,7 +188,7 @@ func newWorldOf(t *testing.T, six bool) *world {
 		w.run(w.pods, "ip addr add "+address+"/32 dev lo")
 		w.serve(at)
 	}
-	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	return w
 }
 
@@ -319,9 +320,9 @@ type serving struct {
 }
 
 // sync replaces the ports of a table.
-func (s serving) sync(table *nodeports.Table, at nodeports.Place, nodes []netip.Addr) (changed bool, err error) {
+func (s serving) sync(table *porttables.Table, at nodeports.Place, nodes []netip.Addr) (changed bool, err error) {
 	table.Replace(s.Services)
-	changed, err = table.Sync(at, nodeports.Hosts{Ports: s.Hosts, Unknown: s.HostsUnknown}, nodes)
+	changed, err = table.Sync(at, porttables.Hosts{Ports: s.Hosts, Unknown: s.HostsUnknown}, nodes)
 	return changed, errors.Join(err, table.Refresh(time.Now().Add(time.Hour)))
 }
 
@@ -346,7 +347,7 @@ func (w *world) syncing(at nodeports.Place, ports serving) (bool, error) {
 }
 
 // syncTable is syncing for another table.
-func (w *world) syncTable(table *nodeports.Table, at nodeports.Place, ports serving) (bool, error) {
+func (w *world) syncTable(table *porttables.Table, at nodeports.Place, ports serving) (bool, error) {
 	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
 	if w.six {
 		at, ports = sixth(at), ports.translated()
@@ -488,15 +489,15 @@ func TestExpiredEndpoints(t *testing.T) {
 	ports := []nodeports.Port{direct("tcp", 30080, pod1), direct("udp", 30080, pod1), local("tcp", 30081, pod2)}
 	nodes := []netip.Addr{netip.MustParseAddr(node), netip.MustParseAddr(other)}
 	w.table.Replace(ports)
-	_, err := w.table.Sync(place, nodeports.Hosts{}, nodes)
+	_, err := w.table.Sync(place, porttables.Hosts{}, nodes)
 	require.NoError(t, err)
 	w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client) // not yet
 	require.NoError(t, w.table.Refresh(time.Now().Add(-time.Second)))
 	w.answers(w.outside, client, "udp", node+":30080", service+":80 "+client)
 
-	for _, table := range []*nodeports.Table{w.table, nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})} {
+	for _, table := range []*porttables.Table{w.table, porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})} {
 		table.Replace(ports)
-		_, err := table.Sync(place, nodeports.Hosts{}, nodes)
+		_, err := table.Sync(place, porttables.Hosts{}, nodes)
 		require.NoError(t, err)
 		require.Eventually(t, func() bool { // on a busy machine the time can be over before the answer
 			require.NoError(t, table.Refresh(time.Now().Add(6*time.Second)))
@@ -504,7 +505,7 @@ func TestExpiredEndpoints(t *testing.T) {
 			return err == nil && got == pod1+":8080 "+edge
 		}, patience.Patience, time.Millisecond)
 		require.NoError(t, table.Refresh(time.Now().Add(12*time.Second)), "again")
-		changed, err := table.Sync(place, nodeports.Hosts{}, nodes)
+		changed, err := table.Sync(place, porttables.Hosts{}, nodes)
 		require.NoError(t, err)
 		require.False(t, changed)
 		require.Eventually(t, func() bool {
@@ -512,7 +513,7 @@ func TestExpiredEndpoints(t *testing.T) {
 			return err == nil && got == service+":80 "+client
 		}, 5*patience.Patience, 50*time.Millisecond, "the time has ended")
 		w.answers(w.outside, client, "tcp", node+":30081", pod2+":8080 "+client)
-		changed, err = table.Sync(place, nodeports.Hosts{}, nodes)
+		changed, err = table.Sync(place, porttables.Hosts{}, nodes)
 		require.NoError(t, err)
 		require.False(t, changed, "nobody else has changed it")
 	}
@@ -661,7 +662,7 @@ func testRestore(w *world) {
 	w.run(w.node, "nft add table ip others")
 	w.syncAll(false, hosting, ports) // changes of others are read, and written by nobody
 
-	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	again := porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	changed, err := w.syncTable(again, hosting, ports)
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the table")
@@ -682,7 +683,7 @@ func TestAlone(t *testing.T) {
 	w := newWorld(t)
 	begin := func() {
 		t.Helper()
-		generation, err := nodeports.Generation(w.node)
+		generation, err := porttables.Generation(w.node)
 		require.NoError(t, err)
 		w.table.Begin(generation)
 	}
@@ -699,7 +700,7 @@ func TestAlone(t *testing.T) {
 	w.sync(true, cluster("tcp", 30080))
 	w.sync(true, cluster("tcp", 30081))
 	require.False(t, w.table.Alone(), "others have, and nothing was checked since")
-	generation, err := nodeports.Generation(w.node)
+	generation, err := porttables.Generation(w.node)
 	require.NoError(t, err)
 	w.sync(true, cluster("tcp", 30080))
 	w.table.Begin(generation)
@@ -808,7 +809,7 @@ func testRestrictedAddresses(w *world) {
 		}
 		w.answers(w.outside, client, "tcp", node+":30080", service+":80 "+client)
 	}
-	again := nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	again := porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	changed, err := w.syncTable(again, place, serving{Services: append(open, restricted())})
 	require.NoError(t, err)
 	require.False(t, changed, "a new agent recognises the restriction")
@@ -973,7 +974,7 @@ func testUDPPortsOfAFormerProcess(w *world) {
 	require.NoError(t, err)
 	require.Equal(t, w.text(pod1+":8080 "+client), got, "the kernel remembers the connection")
 
-	w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+	w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 	w.sync(false, local("udp", 30080, pod2))
 	got, err = answer(conn, patience.Patience)
 	require.NoError(t, err)
@@ -1029,11 +1030,11 @@ func testLeave(w *world) {
 	for _, another := range []bool{false, true} {
 		opened()
 		if another {
-			w.table = nodeports.New(nodeports.Config{Netns: w.node, Link: "coe0"})
+			w.table = porttables.New(porttables.Config{Netns: w.node, Link: "coe0"})
 		} else {
 			w.table.Replace(nil)
 		}
-		_, err := w.table.Sync(nodeports.Place{}, nodeports.Hosts{}, nil)
+		_, err := w.table.Sync(nodeports.Place{}, porttables.Hosts{}, nil)
 		require.NoError(t, err)
 		require.Zero(t, w.connections(service))
 		others := 1

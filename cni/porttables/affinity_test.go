@@ -1,4 +1,4 @@
-package nodeports_test
+package porttables_test
 
 import (
 	"fmt"
