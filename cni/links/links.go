@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"strings"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
@@ -251,14 +250,4 @@ func family(a netip.Addr) int {
 		return netlink.FAMILY_V4
 	}
 	return netlink.FAMILY_V6
-}
-
-// NameToCompare returns what nftables compares with the name of a link: the whole name, padded with zeros, or what is before a * at
-// its end.
-func NameToCompare(link string) []byte {
-	begin, some := strings.CutSuffix(link, "*")
-	if some {
-		return []byte(begin)
-	}
-	return append([]byte(link), make([]byte, unix.IFNAMSIZ-len(link))...)
 }

@@ -8,29 +8,7 @@ import (
 
 	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
-
-	"github.com/coe-bridge/coe-bridge/cni/links"
 )
-
-// from matches packets that came in by a link, and by matches packets that leave by it. A name that ends in * means
-// every link whose name begins so.
-func from(link string) []expr.Any { return byName(expr.MetaKeyIIFNAME, link) }
-func by(link string) []expr.Any   { return byName(expr.MetaKeyOIFNAME, link) }
-
-// byOther matches packets that do not leave by a link.
-func byOther(link string) []expr.Any {
-	match := by(link)
-	match[1].(*expr.Cmp).Op = expr.CmpOpNeq
-	return match
-}
-
-func byName(key expr.MetaKey, link string) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: key, Register: first},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: links.NameToCompare(link)},
-	}
-}
 
 // egressLinks returns the name of the egress links. Without any it is that of the link to the pod network: the kernel has an
 // empty name for packets of its own.
@@ -44,14 +22,6 @@ func (f *Family) fromNodes() []expr.Any {
 // load loads the address at an offset of the header into a register.
 func (f *Family) load(offset, register uint32) []expr.Any {
 	return []expr.Any{&expr.Payload{DestRegister: register, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: f.size}}
-}
-
-// fromHere matches packets whose source is an address of the node.
-func fromHere() []expr.Any {
-	return []expr.Any{
-		&expr.Fib{Register: first, FlagSADDR: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: first, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
-	}
 }
 
 // sourceIn matches packets from a range of addresses, and destinationIn packets to one.
@@ -77,17 +47,6 @@ func (f *Family) snat(to netip.Addr) []expr.Any {
 	return []expr.Any{
 		&expr.Immediate{Register: first, Data: to.AsSlice()},
 		&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first},
-	}
-}
-
-// translated matches packets of connections whose destination is translated.
-func translated() []expr.Any {
-	const bit = 1 << 5 // IPS_DST_NAT
-	status := binaryutil.NativeEndian.PutUint32
-	return []expr.Any{
-		&expr.Ct{Register: first, Key: expr.CtKeySTATUS},
-		&expr.Bitwise{SourceRegister: first, DestRegister: first, Len: 4, Mask: status(bit), Xor: status(0)},
-		&expr.Cmp{Op: expr.CmpOpNeq, Register: first, Data: status(0)},
 	}
 }
 

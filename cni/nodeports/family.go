@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // Family is an address family. A table is of one family, and the rules of all families are the same. They differ in
@@ -60,7 +62,7 @@ func (f *Family) leadsTo(a netip.AddrPort) bool { return f.Has(a.Addr()) && a.Po
 
 // The registers of 4 bytes that hold a key, and then the value that belongs to it. first has the number of a
 // register of 16 bytes, which begins with the same 4 bytes. The address comes first.
-const first = unix.NFT_REG_1
+const first = matches.Register
 
 // behind returns the register that follows the address and n further registers.
 func (f *Family) behind(n uint32) uint32 { return unix.NFT_REG32_00 + f.size/4 + n }

@@ -11,6 +11,8 @@ import (
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // The chains.
@@ -124,7 +126,7 @@ func (n Node) Chains() []Chain {
 	if n.Isolated {
 		return n.isolatedChains()
 	}
-	again := slices.Concat(from(n.Link), f.sourceIn(n.At.Network))
+	again := slices.Concat(matches.InBy(n.Link), f.sourceIn(n.At.Network))
 	all := []Chain{
 		{
 			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
@@ -140,8 +142,8 @@ func (n Node) Chains() []Chain {
 			f.Chain(onAddress),
 			append([]rule{
 				{"from other sources not to restricted ports", f.fromOtherSources()},
-				{"from pods to services", slices.Concat(from(n.Link), f.asked(), f.dnat(Services))},
-				{"from egress links to services", slices.Concat(from(n.egressLinks()), f.asked(), f.dnat(Services))},
+				{"from pods to services", slices.Concat(matches.InBy(n.Link), f.asked(), f.dnat(Services))},
+				{"from egress links to services", slices.Concat(matches.InBy(n.egressLinks()), f.asked(), f.dnat(Services))},
 			}, f.lead(f.asked())...),
 		},
 		{f.Chain(onNode), f.lead(f.askedOfNode())},
@@ -175,10 +177,10 @@ func (n Node) isolatedChains() []Chain {
 	all := []Chain{
 		{
 			f.nat(arriving, nftables.ChainHookPrerouting, nftables.ChainPriorityNATDest),
-			[]rule{{"from pods to services", slices.Concat(from(links), f.toExternal(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress}})}},
+			[]rule{{"from pods to services", slices.Concat(matches.InBy(links), f.toExternal(), []expr.Any{&expr.Verdict{Kind: expr.VerdictJump, Chain: onAddress}})}},
 		},
 		{f.nat(leaving, nftables.ChainHookPostrouting, nftables.ChainPriorityRef(*nftables.ChainPriorityNATSource+1)), []rule{{
-			"from pods to an endpoint in their namespace with the address " + n.At.Edge.String(), slices.Concat(by(links), from(links), translated(), f.snat(n.At.Edge)),
+			"from pods to an endpoint in their namespace with the address " + n.At.Edge.String(), slices.Concat(matches.OutBy(links), matches.InBy(links), matches.Translated(), f.snat(n.At.Edge)),
 		}}},
 		{f.Chain(onAddress), f.leadAlways(f.asked())},
 	}
@@ -192,7 +194,7 @@ func (n Node) isolatedChains() []Chain {
 // service whose endpoint is a node port would lead them in a circle.
 func (n Node) notFromGateways() []rule {
 	gateways := n.Family.gateways
-	from := slices.Concat(from(n.Link), n.Family.sourceIn(gateways))
+	from := slices.Concat(matches.InBy(n.Link), n.Family.sourceIn(gateways))
 	return []rule{
 		{fmt.Sprintf("from gateways %s to external addresses: not again", gateways), slices.Concat(from, n.Family.toExternal(), dropped())},
 		{fmt.Sprintf("from gateways %s: not again", gateways), slices.Concat(from, returned())},
@@ -231,7 +233,7 @@ func (f *Family) leadInside(at []expr.Any) rule {
 func (n Node) leadPods(at []expr.Any) (all []rule) {
 	inside := n.Family.leadInside(at)
 	for _, link := range slices.Compact([]string{n.Link, n.egressLinks()}) {
-		all = append(all, rule{"from " + link + " " + inside.text, slices.Concat(from(link), inside.exprs)})
+		all = append(all, rule{"from " + link + " " + inside.text, slices.Concat(matches.InBy(link), inside.exprs)})
 	}
 	return all
 }
@@ -242,7 +244,7 @@ func (f *Family) leadAlways(at []expr.Any) []rule { return f.lead(at)[1:] }
 // leavingRules returns the rules for the source of packets to endpoints.
 func (n Node) leavingRules() (all []rule) {
 	f, edge := n.Family, "with the address "+n.At.Edge.String()
-	snat := slices.Concat(translated(), f.snat(n.At.Edge))
+	snat := slices.Concat(matches.Translated(), f.snat(n.At.Edge))
 	if n.At.Node.IsValid() {
 		all = append(all, n.toItself())
 	}
@@ -254,24 +256,24 @@ func (n Node) leavingRules() (all []rule) {
 	}
 	all = append(all, n.fromPrograms()...)
 	if !n.Balances {
-		all = append(all, rule{"from other nodes to an endpoint " + edge, slices.Concat(by(n.Link), f.fromNodes(), snat)})
+		all = append(all, rule{"from other nodes to an endpoint " + edge, slices.Concat(matches.OutBy(n.Link), f.fromNodes(), snat)})
 	}
 	all = append(all, []rule{
-		{"from pods to an endpoint " + edge, slices.Concat(by(n.Link), from(n.Link), snat)},
-		{"from egress links to an endpoint " + edge, slices.Concat(by(n.Link), from(n.egressLinks()), snat)},
+		{"from pods to an endpoint " + edge, slices.Concat(matches.OutBy(n.Link), matches.InBy(n.Link), snat)},
+		{"from egress links to an endpoint " + edge, slices.Concat(matches.OutBy(n.Link), matches.InBy(n.egressLinks()), snat)},
 	}...)
 	for _, p := range n.At.ByGateways {
 		all = append(all, rule{
-			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(by(n.Link), f.destinationIn(p), snat),
+			fmt.Sprintf("to an endpoint in %s, which answers by a gateway, %s", p, edge), slices.Concat(matches.OutBy(n.Link), f.destinationIn(p), snat),
 		})
 	}
-	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(by(n.Link), hasLabel(edgeLabel), snat)})
+	return append(all, rule{"from clients to an endpoint on any node " + edge, slices.Concat(matches.OutBy(n.Link), hasLabel(edgeLabel), snat)})
 }
 
 // fromNode returns the rule for the source of packets of the node's programs to pods, of connections that match.
 func (n Node) fromNode(to string, of []expr.Any) rule {
 	text := fmt.Sprintf("from the node to %s with the address %s", to, n.At.Node)
-	return rule{text, slices.Concat(by(n.Link), fromHere(), of, translated(), n.Family.snat(n.At.Node))}
+	return rule{text, slices.Concat(matches.OutBy(n.Link), matches.FromHere(), of, matches.Translated(), n.Family.snat(n.At.Node))}
 }
 
 // fromPrograms returns the rules for the source of packets of the node's programs to other endpoints: an address that is routed to
@@ -284,7 +286,7 @@ func (n Node) fromPrograms() (all []rule) {
 	for _, p := range kept {
 		all = append(all, rule{
 			fmt.Sprintf("from the node with an address in %s to an endpoint with this address", p),
-			slices.Concat(by(n.Link), fromHere(), n.Family.sourceIn(p), returned()),
+			slices.Concat(matches.OutBy(n.Link), matches.FromHere(), n.Family.sourceIn(p), returned()),
 		})
 	}
 	if !n.At.Node.IsValid() {
@@ -292,7 +294,7 @@ func (n Node) fromPrograms() (all []rule) {
 	}
 	return append(all, rule{
 		fmt.Sprintf("from the node with another address to an endpoint with the address %s", n.At.Node),
-		slices.Concat(by(n.Link), fromHere(), translated(), n.Family.snat(n.At.Node)),
+		slices.Concat(matches.OutBy(n.Link), matches.FromHere(), matches.Translated(), n.Family.snat(n.At.Node)),
 	})
 }
 
@@ -301,7 +303,7 @@ func (n Node) fromPrograms() (all []rule) {
 func (n Node) toItself() rule {
 	f := n.Family
 	return rule{fmt.Sprintf("from %s to the node itself with the address of the endpoint", n.At.Node), slices.Concat(
-		by("lo"), f.sourceIn(netip.PrefixFrom(n.At.Node, n.At.Node.BitLen())), translated(), f.load(f.destination, first),
+		matches.OutBy("lo"), f.sourceIn(netip.PrefixFrom(n.At.Node, n.At.Node.BitLen())), matches.Translated(), f.load(f.destination, first),
 		[]expr.Any{&expr.NAT{Type: expr.NATTypeSourceNAT, Family: f.translate, RegAddrMin: first}},
 	)}
 }
@@ -309,10 +311,10 @@ func (n Node) toItself() rule {
 // fromNodeOutside returns the rule for the source of packets of the node's programs to endpoints that are neither in the pod
 // network nor on the node. The kernel has chosen the source by the route to the cluster address.
 func (n Node) fromNodeOutside() rule {
-	elsewhere := slices.Concat(byOther(n.Link), byOther("lo"))
+	elsewhere := slices.Concat(matches.NotOutBy(n.Link), matches.NotOutBy("lo"))
 	return rule{
 		"from the node to an endpoint elsewhere with the address of the link",
-		slices.Concat(elsewhere, fromHere(), translated(), []expr.Any{&expr.Masq{}}),
+		slices.Concat(elsewhere, matches.FromHere(), matches.Translated(), []expr.Any{&expr.Masq{}}),
 	}
 }
 
@@ -383,8 +385,8 @@ func (n Node) withHostPorts(all []Chain) []Chain {
 	return append(all, Chain{
 		&nftables.Chain{Table: f.Table(), Name: loopback, Type: nftables.ChainTypeFilter, Hooknum: nftables.ChainHookPrerouting, Priority: nftables.ChainPriorityRaw},
 		[]rule{
-			{"from the pod network not to loopback addresses", slices.Concat(from(n.Link), f.compare(f.destination, expr.CmpOpEq, f.loopback), dropped())},
-			{"from the pod network not from loopback addresses", slices.Concat(from(n.Link), f.compare(f.source, expr.CmpOpEq, f.loopback), dropped())},
+			{"from the pod network not to loopback addresses", slices.Concat(matches.InBy(n.Link), f.compare(f.destination, expr.CmpOpEq, f.loopback), dropped())},
+			{"from the pod network not from loopback addresses", slices.Concat(matches.InBy(n.Link), f.compare(f.source, expr.CmpOpEq, f.loopback), dropped())},
 		},
 	})
 }

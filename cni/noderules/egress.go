@@ -17,6 +17,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/conntrack"
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 	"github.com/coe-bridge/coe-bridge/cni/policyroute"
 )
 
@@ -85,28 +86,28 @@ func (w Wanted) egressRules() (all []rule) {
 		return nil
 	}
 	links := EgressPrefix + "*"
-	all = append(all, rule{table4(), egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(inBy(links), marked())})
+	all = append(all, rule{table4(), egressMarks, fmt.Sprintf("from %s with the mark %#x", links, egressMark), slices.Concat(matches.InBy(links), marked())})
 	for _, e := range w.Egress {
 		all = append(all, rule{
 			table4(), wayOut, fmt.Sprintf("from %s through other links than %s with source %s", e.Link, Link, e.Address),
-			slices.Concat(inBy(e.Link), outBy(Link, expr.CmpOpNeq), snat(e.Address)),
+			slices.Concat(matches.InBy(e.Link), matches.NotOutBy(Link), snat(e.Address)),
 		}, rule{
 			table4(), egressOnly, fmt.Sprintf("from %s with source %s", e.Link, e.Address),
-			slices.Concat(inBy(e.Link), source(single(e.Address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
+			slices.Concat(matches.InBy(e.Link), source(single(e.Address)), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictAccept}}),
 		})
 		if e.Owner {
 			answers := slices.Concat(destination(single(e.Address)), notAnswer(), dropped())
 			all = append(all, rule{table4(), egressIn, fmt.Sprintf("to %s only answers", e.Address), answers}, rule{table4(), egressOwn, fmt.Sprintf("not to %s", e.Address), answers})
 		}
 	}
-	out := slices.Concat(inBy(links), outBy(Link, expr.CmpOpNeq))
+	out := slices.Concat(matches.InBy(links), matches.NotOutBy(Link))
 	all = append(all,
 		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by TCP: noted", links), slices.Concat(out, noted(unix.IPPROTO_TCP))},
 		rule{table4(), egressOnly, fmt.Sprintf("from %s with another source by UDP: noted", links), slices.Concat(out, noted(unix.IPPROTO_UDP))},
 		rule{table4(), egressOnly, fmt.Sprintf("from %s through other links than %s not with another source", links, Link), slices.Concat(out, dropped())},
 		rule{
 			table4(), noReturn, fmt.Sprintf("from %s not back to %s, except by a node port", links, Link),
-			slices.Concat(inBy(links), outBy(Link, expr.CmpOpEq), sameDestination(), reject(table4())),
+			slices.Concat(matches.InBy(links), matches.OutBy(Link), matches.NotTranslated(), reject(table4())),
 		})
 	return append(all, databaseRules(links, w.Databases, databasesHere, databasesThere)...)
 }

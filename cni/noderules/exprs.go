@@ -6,33 +6,17 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/google/nftables/binaryutil"
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // register is the register that expressions pass values by.
-const register = 1
+const register = matches.Register
 
 // The codes of ICMP host unreachable and port unreachable, and of ICMPv6 address unreachable.
 const hostUnreachable, portUnreachable, addressUnreachable = 1, 3, 3
-
-// inBy and outBy match packets by the name of their link. A name that ends in * matches every
-// name that begins so.
-func inBy(link string) []expr.Any {
-	return byName(expr.MetaKeyIIFNAME, expr.CmpOpEq, link)
-}
-
-func outBy(link string, op expr.CmpOp) []expr.Any { return byName(expr.MetaKeyOIFNAME, op, link) }
-
-func byName(key expr.MetaKey, op expr.CmpOp, link string) []expr.Any {
-	return []expr.Any{
-		&expr.Meta{Key: key, Register: register},
-		&expr.Cmp{Op: op, Register: register, Data: links.NameToCompare(link)},
-	}
-}
 
 // inByGroup matches packets by the interface group of their link.
 func inByGroup(group uint32) []expr.Any {
@@ -47,14 +31,6 @@ func noRouteBack() []expr.Any {
 	return []expr.Any{
 		&expr.Fib{Register: register, FlagSADDR: true, FlagIIF: true, FlagPRESENT: true, ResultOIF: true},
 		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: make([]byte, 4)},
-	}
-}
-
-// fromHere matches packets whose source is an address of the node. None come from elsewhere (see forged).
-func fromHere() []expr.Any {
-	return []expr.Any{
-		&expr.Fib{Register: register, FlagSADDR: true, ResultADDRTYPE: true},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: binaryutil.NativeEndian.PutUint32(unix.RTN_LOCAL)},
 	}
 }
 
@@ -119,24 +95,6 @@ func notICMPv6() []expr.Any {
 func linkLocalNotICMP() []expr.Any {
 	linkLocal := netip.MustParsePrefix("fe80::/10")
 	return slices.Concat(ofFamily(linkLocal.Addr()), source(linkLocal), notICMPv6())
-}
-
-// sameDestination matches packets of connections whose destination is not translated.
-func sameDestination() []expr.Any {
-	const translated = 1 << 5 // IPS_DST_NAT
-	status := binaryutil.NativeEndian.PutUint32
-	return []expr.Any{
-		&expr.Ct{Register: register, Key: expr.CtKeySTATUS},
-		&expr.Bitwise{SourceRegister: register, DestRegister: register, Len: 4, Mask: status(translated), Xor: status(0)},
-		&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: status(0)},
-	}
-}
-
-// translated matches packets of connections whose destination is translated.
-func translated() []expr.Any {
-	match := sameDestination()
-	match[len(match)-1].(*expr.Cmp).Op = expr.CmpOpNeq
-	return match
 }
 
 // answers matches packets of a connection that come from its server.

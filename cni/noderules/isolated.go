@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // isolatedRules returns the rules for the links of isolated namespaces:
@@ -36,13 +38,13 @@ func (w Wanted) isolatedRules() (all []rule) {
 		if here.Is6() {
 			other = append(other, notICMPv6()...)
 		}
-		all = append(all, rule{tableBoth(), ownPods, fmt.Sprintf("from %s to no address but %s", own, here), slices.Concat(inBy(own), other, dropped())})
+		all = append(all, rule{tableBoth(), ownPods, fmt.Sprintf("from %s to no address but %s", own, here), slices.Concat(matches.InBy(own), other, dropped())})
 	}
 	return append(all, []rule{
-		{tableBoth(), ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
-		{tableBoth(), ownPods, fmt.Sprintf("from %s with link-local addresses only ICMPv6", own), slices.Concat(inBy(own), linkLocalNotICMP(), dropped())},
-		{tableBoth(), noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(inBy(own), dropped())},
-		{tableBoth(), noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(outBy(own, expr.CmpOpEq), dropped())},
+		{tableBoth(), ownPods, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(matches.InBy(own), noRouteBack(), dropped())},
+		{tableBoth(), ownPods, fmt.Sprintf("from %s with link-local addresses only ICMPv6", own), slices.Concat(matches.InBy(own), linkLocalNotICMP(), dropped())},
+		{tableBoth(), noForward, fmt.Sprintf("from %s nowhere else", own), slices.Concat(matches.InBy(own), dropped())},
+		{tableBoth(), noForward, fmt.Sprintf("to %s from nowhere else", own), slices.Concat(matches.OutBy(own), dropped())},
 	}...)
 }
 
@@ -50,18 +52,18 @@ func (w Wanted) isolatedRules() (all []rule) {
 func (w Wanted) withinNamespaces() (all []rule) {
 	own := NamespacePrefix + "*"
 	all = append(all, rule{
-		tableBoth(), noRedirect, fmt.Sprintf("by %s no redirects", own), slices.Concat(outBy(own, expr.CmpOpEq), icmp(redirect), dropped()),
+		tableBoth(), noRedirect, fmt.Sprintf("by %s no redirects", own), slices.Concat(matches.OutBy(own), icmp(redirect), dropped()),
 	}, rule{
-		tableBoth(), noRedirect, fmt.Sprintf("by %s nothing about headers", own), slices.Concat(outBy(own, expr.CmpOpEq), icmp(parameterProblem), dropped()),
+		tableBoth(), noRedirect, fmt.Sprintf("by %s nothing about headers", own), slices.Concat(matches.OutBy(own), icmp(parameterProblem), dropped()),
 	}, rule{
-		tableBoth(), noRedirect, fmt.Sprintf("by %s nothing about sizes", own), slices.Concat(outBy(own, expr.CmpOpEq), icmp(unreachable, tooBig), dropped()),
+		tableBoth(), noRedirect, fmt.Sprintf("by %s nothing about sizes", own), slices.Concat(matches.OutBy(own), icmp(unreachable, tooBig), dropped()),
 	})
 	all = append(all, w.ownSources()...)
 	all = append(all, w.refusals()...)
 	for _, n := range w.Namespaces {
 		all = append(all, rule{
 			tableBoth(), noForward, fmt.Sprintf("from %s back to it what is translated", n.Link),
-			slices.Concat(inBy(n.Link), outBy(n.Link, expr.CmpOpEq), translated(), accepted()),
+			slices.Concat(matches.InBy(n.Link), matches.OutBy(n.Link), matches.Translated(), accepted()),
 		})
 	}
 	return all
@@ -72,18 +74,18 @@ func (w Wanted) ownSources() (all []rule) {
 	own := NamespacePrefix + "*"
 	all = append(all, rule{
 		tableBoth(), ownSources, fmt.Sprintf("from %s not at the end of the time to live, except from pods that are routed there", own),
-		slices.Concat(inBy(own), lastHop(), noRouteBack(), dropped()),
+		slices.Concat(matches.InBy(own), lastHop(), noRouteBack(), dropped()),
 	})
 	for _, n := range w.Namespaces {
 		for _, a := range n.Unrouted {
 			all = append(all, rule{
-				tableBoth(), ownSources, fmt.Sprintf("from %s also from %s", n.Link, a), slices.Concat(inBy(n.Link), ofFamily(a), source(single(a)), accepted()),
+				tableBoth(), ownSources, fmt.Sprintf("from %s also from %s", n.Link, a), slices.Concat(matches.InBy(n.Link), ofFamily(a), source(single(a)), accepted()),
 			})
 		}
 	}
 	return append(all, []rule{
-		{tableBoth(), ownSources, fmt.Sprintf("from %s answers", own), slices.Concat(inBy(own), answers(), accepted())},
-		{tableBoth(), ownSources, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(inBy(own), noRouteBack(), dropped())},
+		{tableBoth(), ownSources, fmt.Sprintf("from %s answers", own), slices.Concat(matches.InBy(own), answers(), accepted())},
+		{tableBoth(), ownSources, fmt.Sprintf("from %s only from pods that are routed there", own), slices.Concat(matches.InBy(own), noRouteBack(), dropped())},
 	}...)
 }
 
@@ -96,13 +98,13 @@ func (w Wanted) refusals() (all []rule) {
 			for _, a := range n.Unrouted {
 				all = append(all, rule{
 					tableBoth(), noForward, fmt.Sprintf("from %s with %s to services %s: nobody serves, no answer", n.Link, a, to),
-					slices.Concat(inBy(n.Link), ofFamily(a), source(single(a)), destination(to), dropped()),
+					slices.Concat(matches.InBy(n.Link), ofFamily(a), source(single(a)), destination(to), dropped()),
 				})
 			}
 		}
 		all = append(all, rule{
 			tableBoth(), noForward, fmt.Sprintf("from %s to services %s: nobody serves", own, to),
-			slices.Concat(inBy(own), ofFamily(to.Addr()), destination(to), []expr.Any{
+			slices.Concat(matches.InBy(own), ofFamily(to.Addr()), destination(to), []expr.Any{
 				&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMPX_UNREACH, Code: unix.NFT_REJECT_ICMPX_PORT_UNREACH},
 			}),
 		})

@@ -6,6 +6,8 @@ import (
 
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // controllerPorts are the ports of OpenDaylight beside OVSDB, which is a database: its cluster, OpenFlow, its console, and RESTCONF.
@@ -19,7 +21,7 @@ func (w Wanted) controllerRules(links string, chains ...string) (all []rule) {
 			for _, port := range controllerPorts {
 				all = append(all, rule{
 					tableBoth(), chain, fmt.Sprintf("from %s not to OpenDaylight %s, port %d", links, a, port),
-					slices.Concat(inBy(links), ofFamily(a), destination(single(a)), tcpTo(port, port), dropped()),
+					slices.Concat(matches.InBy(links), ofFamily(a), destination(single(a)), tcpTo(port, port), dropped()),
 				})
 			}
 		}
@@ -47,7 +49,7 @@ func nodePortRules() []rule {
 // way-out     source NAT for what pods send out of the cluster by these links.
 func (f *Family) balancing() (all []rule) {
 	for _, to := range f.Services {
-		refuse := slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), []expr.Any{
+		refuse := slices.Concat(matches.OutBy(Link), destination(to), []expr.Any{
 			&expr.Counter{}, &expr.Reject{Type: unix.NFT_REJECT_ICMP_UNREACH, Code: portUnreachable},
 		})
 		for _, chain := range []string{noReturn, noService} {

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
+	"github.com/coe-bridge/coe-bridge/cni/matches"
 )
 
 // tableName is the name of all our tables: the table of IPv4 rules, that of IPv6 rules, and the table of rules
@@ -142,17 +143,17 @@ func (f *Family) toServices() (all []rule) {
 	for _, to := range f.Services {
 		all = append(all, rule{
 			table, wayOut, fmt.Sprintf("from the node to services %s through %s with source %s", to, Link, f.Service),
-			slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), fromHere(), snat(f.Service)),
+			slices.Concat(matches.OutBy(Link), destination(to), matches.FromHere(), snat(f.Service)),
 		})
 		if !f.Edge.IsValid() {
 			all = append(all, rule{
 				table, noReturn, fmt.Sprintf("from others not to services %s: the node has no edge address", to),
-				slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), reject(table)),
+				slices.Concat(matches.OutBy(Link), destination(to), reject(table)),
 			})
 		} else {
 			all = append(all, rule{
 				table, wayOut, fmt.Sprintf("from others to services %s through %s with source %s", to, Link, f.Edge),
-				slices.Concat(outBy(Link, expr.CmpOpEq), destination(to), snat(f.Edge)),
+				slices.Concat(matches.OutBy(Link), destination(to), snat(f.Edge)),
 			})
 		}
 	}
@@ -171,7 +172,7 @@ var hairpins = [...]netip.Addr{netip.MustParseAddr("169.254.169.5"), netip.MustP
 
 // elsewhere matches packets to the pod network that come from elsewhere.
 func (f *Family) elsewhere() []expr.Any {
-	return append(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, Link), outBy(Link, expr.CmpOpEq)...)
+	return append(matches.NotInBy(Link), matches.OutBy(Link)...)
 }
 
 // outside returns the rules for the source of packets of pods that leave the cluster, which come in by links.
@@ -179,12 +180,12 @@ func (f *Family) outside(links string) (all []rule) {
 	for _, to := range f.Routed {
 		all = append(all, rule{
 			f.table(), wayOut, fmt.Sprintf("from %s to %s with the address of the pod", links, to),
-			slices.Concat(inBy(links), outBy(Link, expr.CmpOpNeq), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
+			slices.Concat(matches.InBy(links), matches.NotOutBy(Link), destination(to), []expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictReturn}}),
 		})
 	}
 	return append(all, rule{
 		f.table(), wayOut, fmt.Sprintf("from %s through other links with the address of the node", links),
-		slices.Concat(inBy(links), outBy(Link, expr.CmpOpNeq), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
+		slices.Concat(matches.InBy(links), matches.NotOutBy(Link), []expr.Any{&expr.Counter{}, &expr.Masq{FullyRandom: true}}),
 	})
 }
 
@@ -193,10 +194,10 @@ func (f *Family) byManagement() []rule {
 	table := f.table()
 	return []rule{{
 		table, noReturn, fmt.Sprintf("from %s not back to it, except by a node port", Link),
-		slices.Concat(inBy(Link), outBy(Link, expr.CmpOpEq), sameDestination(), reject(table)),
+		slices.Concat(matches.InBy(Link), matches.OutBy(Link), matches.NotTranslated(), reject(table)),
 	}, {
 		table, noReturn, fmt.Sprintf("from nodes %s to pods only by %s", f.Nodes, Link),
-		slices.Concat(byName(expr.MetaKeyIIFNAME, expr.CmpOpNeq, Link), outBy(Link, expr.CmpOpEq), source(f.Nodes),
+		slices.Concat(matches.NotInBy(Link), matches.OutBy(Link), source(f.Nodes),
 			[]expr.Any{&expr.Counter{}, &expr.Verdict{Kind: expr.VerdictDrop}}),
 	}}
 }
@@ -206,10 +207,10 @@ func (f *Family) byManagement() []rule {
 // only IPv4 packets, those with addresses of pods only if rp_filter is 1.
 func (f *Family) forged() []rule {
 	return []rule{
-		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(f.elsewhere(), fromHere(), dropped())},
+		{f.table(), noReturn, "from elsewhere not with an address of the node", slices.Concat(f.elsewhere(), matches.FromHere(), dropped())},
 		{f.table(), noReturn, fmt.Sprintf("from elsewhere not with an address that is routed to %s", Link), slices.Concat(f.elsewhere(), []expr.Any{
 			&expr.Fib{Register: register, FlagSADDR: true, ResultOIFNAME: true},
-			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: links.NameToCompare(Link)},
+			&expr.Cmp{Op: expr.CmpOpEq, Register: register, Data: matches.Name(Link)},
 		}, dropped())},
 	}
 }
@@ -253,7 +254,7 @@ func databaseRules(links string, further []uint16, chains ...string) (all []rule
 		for _, ports := range ranges {
 			all = append(all, rule{
 				tableBoth(), chain, fmt.Sprintf("from %s not to database ports %d-%d", links, ports[0], ports[1]),
-				slices.Concat(inBy(links), tcpTo(ports[0], ports[1]), dropped()),
+				slices.Concat(matches.InBy(links), tcpTo(ports[0], ports[1]), dropped()),
 			})
 		}
 	}

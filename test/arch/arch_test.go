@@ -140,8 +140,9 @@ var rules = map[string]rule{
 		[]string{"cni/links"}, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"deletes connections that its callers choose; knows neither ports nor pods",
 	},
+	"cni/matches": {nil, []string{"github.com/google/nftables", "golang.org/x/sys/unix"}, "expressions of nftables; knows no table"},
 	"cni/nodeports": {
-		[]string{"cni/links"}, []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "go4.org/netipx", "golang.org/x/sys/unix"},
+		[]string{"cni/matches"}, []string{"github.com/google/nftables", "github.com/vishvananda/netlink", "go4.org/netipx", "golang.org/x/sys/unix"},
 		"pure: turns ports into elements, chains and rules; knows no kernel",
 	},
 	"cni/porttables": {
@@ -155,7 +156,7 @@ var rules = map[string]rule{
 		"a part of the agent; knows neither the switch nor the bridge",
 	},
 	"cni/noderules": {
-		[]string{"cni/conntrack", "cni/links", "cni/policyroute"},
+		[]string{"cni/conntrack", "cni/links", "cni/matches", "cni/policyroute"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"rules of the node; knows neither the bridge nor the switch",
 	},
