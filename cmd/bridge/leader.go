@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -108,14 +109,14 @@ func (b *Bridge) newLeader(ctx context.Context, l *datastore.Leadership) (*role,
 	cfg := ipam.Config{
 		Isolated: b.cfg.Mapping.Isolated(), NodeBlocks: b.settingsOf(r).Limits.NodeGateways, ReuseDelay: b.cfg.ReuseDelay, Nodes: nodes,
 	}
-	cfg.InUse = func(ctx context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
+	cfg.InUse = func(ctx context.Context) ([]inuse.Interface, []inuse.Node, error) {
 		ctx, cancel := context.WithTimeout(ctx, readTimeout)
 		defer cancel()
 		model, err := backend.Read(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		interfaces, nodes := ipam.InUseOf(model)
+		interfaces, nodes := inuse.InModel(model)
 		return interfaces, nodes, nil
 	}
 	cfg.Repool, cfg.Forget = b.repoolWhenDue, r.gone.note

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -131,7 +132,7 @@ func (a adoption) moveToBlock(h addressWithoutBlock) {
 	}
 	l := *a.leases[journal.LeaseOf(h.record)]
 	a.alloc.Hold(h.elan.Domain, h.address.Address, h.record)
-	b, found := a.adoptedBlock(h.elan, &InUse{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
+	b, found := a.adoptedBlock(h.elan, &inuse.Interface{PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Node: l.Node}, h.address.Address)
 	if !found {
 		a.releaseAddresses(&l)
 		a.deleteLease(a.leases[l.Key()])
@@ -225,7 +226,7 @@ func (r *round) clearDamage() (changed bool) {
 
 // adoptIDs reserves the VNI and the route distinguisher that the backend has for the
 // instances of an interface, unless a record has others.
-func (a adoption) adoptIDs(u *InUse) {
+func (a adoption) adoptIDs(u *inuse.Interface) {
 	if name := netvirt.ELANName(u.Node, u.Namespace); u.VNI != 0 && a.elans[name].ELANFact == nil {
 		_ = a.vnis.Restore(name, u.VNI) // if it is taken, another is chosen
 	}

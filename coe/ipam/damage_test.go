@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 )
 
@@ -85,10 +85,10 @@ func damageable(t *testing.T) (w *world, pods []*coe.Pod) {
 	w.assigner.PoolsAreWhole()
 	w.sync()
 	rows := w.inBackend()
-	w.inUse = func() ([]ipam.InUse, error) { return slices.Clone(rows), nil }
+	w.inUse = func() ([]inuse.Interface, error) { return slices.Clone(rows), nil }
 	w.confirmed = keysOf(rows)
 	for node, fact := range w.store.Cluster().Numbers {
-		w.ports = append(w.ports, ipam.NodeInUse{Node: node, Address: w.nodes.Address(fact.Number)})
+		w.ports = append(w.ports, inuse.Node{Node: node, Address: w.nodes.Address(fact.Number)})
 	}
 	kinds := map[string]bool{}
 	for key := range w.journal.records {
@@ -99,7 +99,7 @@ func damageable(t *testing.T) (w *world, pods []*coe.Pod) {
 	return w, pods
 }
 
-func keysOf(rows []ipam.InUse) (keys []coe.LeaseKey) {
+func keysOf(rows []inuse.Interface) (keys []coe.LeaseKey) {
 	for _, u := range rows {
 		keys = append(keys, coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID})
 	}

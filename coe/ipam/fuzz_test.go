@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -75,11 +75,11 @@ var errAway = errors.New("the backend is unreachable")
 // backend is the backend of a story. It has the leases of the last moment at which the story was
 // settled. It is unreachable for a number of questions.
 type backend struct {
-	rows []ipam.InUse
+	rows []inuse.Interface
 	away int
 }
 
-func (b *backend) inUse() ([]ipam.InUse, error) {
+func (b *backend) inUse() ([]inuse.Interface, error) {
 	if b.away > 0 {
 		b.away--
 		return nil, errAway

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
@@ -54,7 +55,7 @@ type Config struct {
 	// at a first start, or when the datastore was lost. It must have its own deadline and end
 	// with ctx. An address that is not in the backend, and that a source reports only later,
 	// does not count as in use.
-	InUse func(ctx context.Context) ([]InUse, []NodeInUse, error)
+	InUse func(ctx context.Context) ([]inuse.Interface, []inuse.Node, error)
 	// Repool, if not nil, calls SetPools if pools depend on nodes that have changed. Sync calls it after it has read the
 	// pods, so that the nodes of all of them have their pools when it chooses.
 	Repool func()
@@ -207,8 +208,8 @@ func (a *Assigner) Sync(ctx context.Context, namespaces []string) (affected []st
 	for _, ns := range a.store.Requesting() {
 		a.requesting[ns] = true
 	}
-	var inUse []InUse
-	var nodes []NodeInUse
+	var inUse []inuse.Interface
+	var nodes []inuse.Node
 	ask := a.unasked && (len(namespaces)+len(a.requesting) > 0 || a.store.Complete())
 	if ask && a.cfg.InUse != nil {
 		if inUse, nodes, err = a.cfg.InUse(ctx); err != nil {
@@ -233,7 +234,7 @@ func (a *Assigner) freshen(ctx context.Context) error {
 	return a.load(ctx)
 }
 
-func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []InUse, nodes []NodeInUse) (affected []string, again time.Duration, err error) {
+func (a *Assigner) sync(ctx context.Context, namespaces []string, adopt bool, inUse []inuse.Interface, nodes []inuse.Node) (affected []string, again time.Duration, err error) {
 	r := a.newRound(namespaces)
 	if a.cfg.Repool != nil {
 		a.cfg.Repool()

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
@@ -160,10 +160,10 @@ func TestNetworksOfServiceCIDRs(t *testing.T) {
 func TestNumbersAfterALostJournal(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.nodes = nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/28")}
-	port := func(node, address string) ipam.NodeInUse {
-		return ipam.NodeInUse{Node: addr(node), Address: addr(address)}
+	port := func(node, address string) inuse.Node {
+		return inuse.Node{Node: addr(node), Address: addr(address)}
 	}
-	w.ports = []ipam.NodeInUse{
+	w.ports = []inuse.Node{
 		port("192.168.33.19", "100.96.0.2"),  // a deleted node
 		port("192.168.33.13", "100.96.0.4"),  // the later of two
 		port("192.168.33.12", "100.96.0.4"),  //
@@ -171,7 +171,7 @@ func TestNumbersAfterALostJournal(t *testing.T) {
 		port("192.168.33.15", "100.97.0.10"), // of another network
 	}
 	away := errors.New("connection refused")
-	w.inUse = func() ([]ipam.InUse, error) { return nil, away }
+	w.inUse = func() ([]inuse.Interface, error) { return nil, away }
 	w.loseJournal()
 	w.putNodes("192.168.33.13")
 	require.Empty(t, w.numbers(), "the backend has not been asked yet")

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -318,14 +318,14 @@ func TestMACsOfAdopted(t *testing.T) {
 	behind := func(address string) []coe.LeasedAddress {
 		return []coe.LeasedAddress{{Address: addr(address), Network: netip.MustParsePrefix("10.0.0.1/32"), Gateway: addr("10.0.0.1")}}
 	}
-	inBackend := func(name, address, mac string) ipam.InUse {
-		return ipam.InUse{
+	inBackend := func(name, address, mac string) inuse.Interface {
+		return inuse.Interface{
 			PodUID: name, InterfaceUID: name, Namespace: name, Pod: name, Primary: true, Node: addr(n1), MAC: mac, Addresses: behind(address),
 			Shared: map[netip.Addr]netip.Prefix{addr("10.0.0.1"): netip.MustParsePrefix("10.0.0.0/29")},
 		}
 	}
-	w.inUse = func() ([]ipam.InUse, error) {
-		return []ipam.InUse{
+	w.inUse = func() ([]inuse.Interface, error) {
+		return []inuse.Interface{
 			inBackend("a", "10.0.0.2", "0a:58:0a:00:00:01"), inBackend("b", "10.0.0.3", "02:00:00:00:00:01"), inBackend("c", "10.0.0.4", "02:00:00:00:00:01"),
 		}, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 )
 
 func TestPoolsAreLookedUpInOrder(t *testing.T) {
@@ -170,7 +170,7 @@ func TestSetPoolsMarksWhomItConcerns(t *testing.T) {
 func TestNodesHaveTheirPoolsBeforeTheirPods(t *testing.T) {
 	w := newWorld(t, pool("default", "10.11.0.0/16", "", "", ""))
 	first, second := newPod("a", n1), newPod("b", n2)
-	w.inUse = func() ([]ipam.InUse, error) {
+	w.inUse = func() ([]inuse.Interface, error) {
 		w.put(first)
 		return nil, nil
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
@@ -47,14 +48,14 @@ type world struct {
 	// nodePorts: nodes have a port in each of their elan-instances.
 	nodePorts bool
 	// inUse returns the interfaces in the backend; nil for a world without a backend.
-	inUse    func() ([]ipam.InUse, error)
+	inUse    func() ([]inuse.Interface, error)
 	portName func(name, uid string) string
 	repool   func()
 	forget   func(netip.Addr)
 	// confirmed are the interfaces that the backend has confirmed.
 	confirmed []coe.LeaseKey
 	// ports are the management ports in the backend. They need an inUse.
-	ports []ipam.NodeInUse
+	ports []inuse.Node
 }
 
 func newWorld(t testing.TB, pools ...dhcppool.Pool) *world {
@@ -100,7 +101,7 @@ func (w *world) newAssigner() *ipam.Assigner {
 	cfg.Repool, cfg.Forget = w.repool, w.forget
 	cfg.Confirmed = func(context.Context) ([]coe.LeaseKey, error) { return w.confirmed, nil }
 	if w.inUse != nil {
-		cfg.InUse = func(context.Context) ([]ipam.InUse, []ipam.NodeInUse, error) {
+		cfg.InUse = func(context.Context) ([]inuse.Interface, []inuse.Node, error) {
 			interfaces, err := w.inUse()
 			return interfaces, w.ports, err
 		}
@@ -135,13 +136,13 @@ func (w *world) setPools(pools ...dhcppool.Pool) {
 }
 
 // inBackend returns the interfaces that a backend would have for the living leases in the store.
-func (w *world) inBackend() (all []ipam.InUse) {
+func (w *world) inBackend() (all []inuse.Interface) {
 	for _, ns := range w.store.Namespaces() {
 		v := w.store.View(ns)
 		for _, l := range v.Leases {
 			if l.Released == 0 {
 				elan := netvirt.ELANName(l.Node, ns)
-				u := ipam.InUse{
+				u := inuse.Interface{
 					PodUID: l.PodUID, InterfaceUID: l.InterfaceUID, Namespace: l.Namespace, Pod: l.Pod,
 					Primary: l.Primary, Node: l.Node, MAC: l.MAC, Addresses: l.Addresses,
 					VNI: v.ELANs[elan].VNI, VPN: v.VPN.Name, RD: v.VPN.RD, Shared: map[netip.Addr]netip.Prefix{},

@@ -31,10 +31,11 @@ var rules = map[string]rule{
 	"coe/vips":                    {[]string{"coe"}, nil, "writes nothing; its caller makes claims durable"},
 	"coe/chassis":                 {[]string{"coe"}, nil, "pure: decides from what it is given"},
 	"coe/journal":                 {[]string{"coe", "mapping/netvirt"}, []string{"github.com/go-json-experiment/json"}, "records of choices and the facts they are; makes no choice"},
+	"coe/inuse":                   {[]string{"coe", "mapping/netvirt"}, nil, "reads a model; keeps nothing, and knows no record"},
 	"coe/northbound":              {[]string{"coe", "dhcppool"}, nil, "reads what the datastore keeps; knows no HTTP"},
 	"coe/northbound/entry":        {[]string{"coe/northbound", "yang"}, nil, "entries as YANG data; knows no HTTP"},
-	"coe/ranges":                  {[]string{"coe", "coe/nodenet", "coe/physical", "dhcppool", "mapping/netvirt"}, nil, "computes; keeps nothing"},
-	"coe/ipam":                    {[]string{"coe", "coe/chassis", "coe/journal", "coe/ranges", "coe/vips", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "chooses; its journal is an interface"},
+	"coe/ranges":                  {[]string{"coe", "coe/nodenet", "coe/physical", "dhcppool", "mapping/netvirt"}, []string{"go4.org/netipx"}, "computes; keeps nothing"},
+	"coe/ipam":                    {[]string{"coe", "coe/chassis", "coe/inuse", "coe/journal", "coe/ranges", "coe/vips", "dhcppool", "mapping/netvirt"}, nil, "chooses; its journal is an interface"},
 	"mapping/trace":               {[]string{"coe", "mapping/netvirt"}, nil, "pure; its caller reads the stages"},
 	"coe/kube": {
 		[]string{"coe"},
@@ -278,7 +279,7 @@ var rules = map[string]rule{
 	"restconf/client": {[]string{"yang", "restconf/stream", "restconf/wire"}, []string{"github.com/go-resty/resty/v2"}, "makes requests; knows the server by its protocol alone"},
 	"cmd/bridge": {
 		[]string{
-			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/ipam", "coe/journal", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "coe/vips", "dhcppool",
+			"cmd/footprint", "coe", "coe/agentstream", "coe/egress", "coe/inuse", "coe/ipam", "coe/journal", "coe/kube", "coe/kube/report", "coe/northbound", "coe/northbound/entry", "coe/ranges", "coe/vips", "dhcppool",
 			"mapping", "mapping/backend/memory", "mapping/backend/odl", "mapping/backend/ovn", "mapping/backend/ovn/follow", "mapping/backend/ovn/servers", "mapping/netvirt", "mapping/netvirt/netvirtjson",
 			"mapping/plan", "mapping/reconcile", "mapping/service", "mapping/status", "mapping/trace", "restconf", "restconf/access", "restconf/datastore", "restconf/stream", "restconf/tree", "yang",
 		},

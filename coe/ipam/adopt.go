@@ -8,77 +8,31 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
-
-// InUse is one interface in the backend, as the objects of coe-bridge describe it.
-type InUse struct {
-	PodUID       string
-	InterfaceUID string
-	Namespace    string
-	Pod          string
-	Primary      bool
-	Node         netip.Addr
-	MAC          string
-	// Addresses has at most one address of each family. Network and Gateway are zero if the
-	// backend does not have them.
-	Addresses []coe.LeasedAddress
-	// Shared has the blocks that the node shares, by gateway, of the addresses whose Network is the gateway alone.
-	Shared map[netip.Addr]netip.Prefix
-	// VNI is the VNI of the interface's elan-instance. VPN is the name of its vpn-instance, and
-	// RD the number in the route distinguisher of that. They are zero if the backend does not
-	// have them.
-	VNI uint32
-	VPN string
-	RD  uint32
-}
-
-func (u *InUse) key() coe.LeaseKey {
-	return coe.LeaseKey{PodUID: u.PodUID, InterfaceUID: u.InterfaceUID}
-}
-
-// share notes the block that the node shares behind a gateway.
-func (u *InUse) share(gateway netip.Addr, block netip.Prefix) {
-	if u.Shared == nil {
-		u.Shared = map[netip.Addr]netip.Prefix{}
-	}
-	u.Shared[gateway] = block
-}
-
-// whole reports whether the interface is complete enough for a lease. The backend may have only
-// a part of an interface that is being attached or detached.
-func (u *InUse) whole() bool {
-	return u.PodUID != "" && u.InterfaceUID != "" && u.Namespace != "" && u.Pod != "" &&
-		u.Node.IsValid() && len(u.Addresses) > 0
-}
-
-// NodeInUse is one port of a node, with an address of the node network, that the backend has.
-type NodeInUse struct {
-	Node    netip.Addr // the address of the node that uses the port
-	Address netip.Addr // the address of the node in the node network
-}
 
 // adoption creates the records that the journal has lost, from the objects in the backend: leases,
 // numbers of nodes, and records that other records need. The interfaces keep these leases. When
 // the store is complete, the leases of interfaces that no longer exist are released.
 type adoption struct{ *round }
 
-func (a adoption) run(ctx context.Context, inUse []InUse, nodes []NodeInUse) error {
+func (a adoption) run(ctx context.Context, inUse []inuse.Interface, nodes []inuse.Node) error {
 	a.freed = a.sweep() || a.freed // the addresses of unused records are free now
-	slices.SortFunc(inUse, func(a, b InUse) int {
+	slices.SortFunc(inUse, func(a, b inuse.Interface) int {
 		return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Pod, b.Pod),
 			strings.Compare(a.PodUID, b.PodUID), strings.Compare(a.InterfaceUID, b.InterfaceUID))
 	})
-	var found []*InUse
+	var found []*inuse.Interface
 	for n := range inUse {
 		u := &inUse[n]
-		if !u.whole() {
+		if !u.Whole() {
 			continue
 		}
 		a.adoptIDs(u)
-		if a.leases[u.key()] == nil && a.contested[u.key()] == nil {
+		if a.leases[u.Key()] == nil && a.contested[u.Key()] == nil {
 			found = append(found, u)
 		}
 	}
@@ -152,8 +106,8 @@ func (a adoption) adoptBlock(e *elan, prefix netip.Prefix, gateway netip.Addr) {
 
 // adoptAddresses holds the interface's addresses. An address that is in no block of its elan is
 // held without a block until the lease is created.
-func (a adoption) adoptAddresses(u *InUse) {
-	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), journal.LeaseRecord(u.key())
+func (a adoption) adoptAddresses(u *inuse.Interface) {
+	e, owner := a.elanOf(a.namespace(u.Namespace), u.Node), journal.LeaseRecord(u.Key())
 	for _, x := range u.Addresses {
 		if a.cfg.NodeBlocks && x.Gateway.IsValid() {
 			e.macs[gatewayMAC(x.Gateway)] = gatewayOwner(x.Gateway) // no interface that is adopted gets it
@@ -166,7 +120,7 @@ func (a adoption) adoptAddresses(u *InUse) {
 }
 
 // adoptLease creates a lease with the addresses that the interface holds.
-func (a adoption) adoptLease(u *InUse) {
+func (a adoption) adoptLease(u *inuse.Interface) {
 	e := a.elanOf(a.namespace(u.Namespace), u.Node)
 	var c chosen
 	for _, x := range u.Addresses {
@@ -199,8 +153,8 @@ func (a adoption) adoptLease(u *InUse) {
 }
 
 // adoptedBlock returns the block of an address that an interface holds.
-func (a adoption) adoptedBlock(e *elan, u *InUse, addr netip.Addr) (dhcppool.Block, bool) {
-	owner := journal.LeaseRecord(u.key())
+func (a adoption) adoptedBlock(e *elan, u *inuse.Interface, addr netip.Addr) (dhcppool.Block, bool) {
+	owner := journal.LeaseRecord(u.Key())
 	if a.alloc.Owner(e.Domain, addr) != owner {
 		return dhcppool.Block{}, false // another interface holds the address
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -34,10 +34,10 @@ func withBackend(t *testing.T) (w *world, pods []*coe.Pod) {
 	pods[8] = &moved
 	w.put(pods[8])
 	w.sync()
-	w.inUse = func() ([]ipam.InUse, error) { return nil, nil }
+	w.inUse = func() ([]inuse.Interface, error) { return nil, nil }
 	rows := w.inBackend()
 	require.Len(t, rows, 41)
-	w.inUse = func() ([]ipam.InUse, error) { return rows, nil }
+	w.inUse = func() ([]inuse.Interface, error) { return rows, nil }
 	return w, pods
 }
 
@@ -99,7 +99,7 @@ func TestInUseOfThePodsThatAreGoneRests(t *testing.T) {
 	w.put(old)
 	w.sync()
 	rows := w.inBackend()
-	w.inUse = func() ([]ipam.InUse, error) { return rows, nil }
+	w.inUse = func() ([]inuse.Interface, error) { return rows, nil }
 	w.pools = []dhcppool.Pool{pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.2", "")}
 	w.loseJournal()
 	w.now = w.now.Add(time.Hour)
@@ -117,7 +117,7 @@ func TestInUseOfThePodsThatAreGoneRests(t *testing.T) {
 func TestNothingIsGivenUntilTheBackendAnswers(t *testing.T) {
 	w := newWorld(t, specPool())
 	away, asked := errors.New("connection refused"), 0
-	w.inUse = func() ([]ipam.InUse, error) { asked++; return nil, away }
+	w.inUse = func() ([]inuse.Interface, error) { asked++; return nil, away }
 	w.restart()
 	a := newPod("a", n1)
 	w.put(a)
@@ -167,7 +167,7 @@ func TestInUseOfAnEmptyCluster(t *testing.T) {
 func TestPoolsAreSetWhileTheBackendIsAsked(t *testing.T) {
 	w := newWorld(t)
 	asking, answer := make(chan struct{}), make(chan struct{})
-	w.inUse = func() ([]ipam.InUse, error) {
+	w.inUse = func() ([]inuse.Interface, error) {
 		close(asking)
 		<-answer
 		return nil, nil
@@ -221,8 +221,8 @@ func TestAdoptionThatIsCutShort(t *testing.T) {
 // one keeps the addresses that do not conflict, and no other interface gets them.
 func TestBackendThatSaysLittleOrWrong(t *testing.T) {
 	w := newWorld(t)
-	row := func(uid, node string, addrs ...coe.LeasedAddress) ipam.InUse {
-		return ipam.InUse{PodUID: uid, InterfaceUID: uid, Namespace: "default", Pod: uid, Primary: true, Node: addr(node), MAC: "0a:58:00:00:00:01", Addresses: addrs}
+	row := func(uid, node string, addrs ...coe.LeasedAddress) inuse.Interface {
+		return inuse.Interface{PodUID: uid, InterfaceUID: uid, Namespace: "default", Pod: uid, Primary: true, Node: addr(node), MAC: "0a:58:00:00:00:01", Addresses: addrs}
 	}
 	in := func(a, network, gateway string) coe.LeasedAddress {
 		l := coe.LeasedAddress{Address: addr(a), Gateway: addr(gateway)}
@@ -231,7 +231,7 @@ func TestBackendThatSaysLittleOrWrong(t *testing.T) {
 		}
 		return l
 	}
-	rows := []ipam.InUse{
+	rows := []inuse.Interface{
 		row("a", n1, in("10.0.0.9", "", "")), // no block: a block is made, and its gateway is not an address of the others
 		row("b", n1, in("10.0.0.10", "", "")),
 		row("c", n1, in("10.0.0.20", "10.0.0.16/29", "10.0.0.17")),
@@ -244,7 +244,7 @@ func TestBackendThatSaysLittleOrWrong(t *testing.T) {
 		row("", n1, in("10.0.0.50", "", "")),
 		row("k", "", in("10.0.0.51", "", "")),
 	}
-	w.inUse = func() ([]ipam.InUse, error) { return rows, nil }
+	w.inUse = func() ([]inuse.Interface, error) { return rows, nil }
 	w.pools = []dhcppool.Pool{pool("default", "10.0.0.0/24", "", "", "")}
 	w.restart()
 	w.put(newPod("z", n1))

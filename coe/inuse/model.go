@@ -1,4 +1,4 @@
-package ipam
+package inuse
 
 import (
 	"strconv"
@@ -8,32 +8,31 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// InUseOf lists the pod interfaces, and the ports of nodes with an address of the node network, of the model that a backend
-// has. It is for Config.InUse.
-func InUseOf(model netvirt.Model) ([]InUse, []NodeInUse) {
+// InModel returns the pod interfaces, and the ports of nodes with an address of the node network, of the model that a backend has.
+func InModel(model netvirt.Model) ([]Interface, []Node) {
 	return interfacesInUse(model), nodesInUse(model)
 }
 
-func nodesInUse(model netvirt.Model) (all []NodeInUse) {
+func nodesInUse(model netvirt.Model) (all []Node) {
 	for _, o := range model {
 		switch p := o.(type) {
 		case netvirt.ManagementPort:
-			all = append(all, NodeInUse{Node: p.Node, Address: p.Address})
+			all = append(all, Node{Node: p.Node, Address: p.Address})
 		case netvirt.NodePort:
 			if node, _, err := netvirt.ParseELANName(p.ELAN); err == nil && p.Edge.IsValid() {
-				all = append(all, NodeInUse{Node: node, Address: p.Edge})
+				all = append(all, Node{Node: node, Address: p.Edge})
 			}
 		}
 	}
 	return all
 }
 
-func interfacesInUse(model netvirt.Model) []InUse {
-	found := map[string]*InUse{}
+func interfacesInUse(model netvirt.Model) []Interface {
+	found := map[string]*Interface{}
 	for _, o := range model {
 		if i, ok := o.(netvirt.Interface); ok {
 			_, _, uid, _ := netvirt.ParseInterfaceName(i.Name)
-			found[i.Name] = &InUse{
+			found[i.Name] = &Interface{
 				PodUID: i.PodUID, InterfaceUID: i.UID, Namespace: i.Namespace, Pod: i.Pod, Primary: uid == "",
 			}
 		}
@@ -65,7 +64,7 @@ func interfacesInUse(model netvirt.Model) []InUse {
 			found[i.Name].VPN, found[i.Name].RD = v.Name, distinguisher(v)
 		}
 	}
-	all := make([]InUse, 0, len(found))
+	all := make([]Interface, 0, len(found))
 	for _, u := range found {
 		all = append(all, *u)
 	}
