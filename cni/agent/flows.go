@@ -90,9 +90,9 @@ func Settled(ctx context.Context, socket string) bool {
 	return err == nil && age >= flowsQuiet
 }
 
-// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows on the bridge with a management socket, and whether their
-// elan-instances lead packets to them. The error is fs.ErrNotExist without the socket.
-func Programmed(ctx context.Context, socket string) (map[uint32]bool, error) {
+// Programmed returns the stages of the ports that OpenDaylight knows on the bridge with a management socket, by their OpenFlow numbers. The
+// error is fs.ErrNotExist without the socket.
+func Programmed(ctx context.Context, socket string) (map[uint32]openflow.Stage, error) {
 	c, err := openflow.Dial(ctx, socket)
 	if err != nil {
 		return nil, err

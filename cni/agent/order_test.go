@@ -22,6 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/node"
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -210,7 +211,7 @@ func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, 
 
 // joins runs the node's own part of an agent for OpenDaylight until the test ends. programmed returns the ports that OpenDaylight
 // knows, as node.Config says; nil: all are programmed.
-func (a *inProcess) joins(programmed func(context.Context) (map[uint32]bool, error)) {
+func (a *inProcess) joins(programmed func(context.Context) (map[uint32]openflow.Stage, error)) {
 	a.w.t.Cleanup(a.joinsAs(node.Config{OpenDaylight: true, Programmed: programmed}))
 }
 

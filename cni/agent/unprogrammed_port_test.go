@@ -10,9 +10,12 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/agent"
+	"github.com/coe-bridge/coe-bridge/cni/call"
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 )
 
 // TestUnprogrammedNodePortInProcess: a port of the node that OpenDaylight does not program, although it programs others, is replaced by a new one:
@@ -36,7 +39,7 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 			require.NoError(t, err)
 			socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
 			var begun atomic.Bool
-			a.joins(func(ctx context.Context) (map[uint32]bool, error) {
+			a.joins(func(ctx context.Context) (map[uint32]openflow.Stage, error) {
 				if !begun.Load() {
 					return nil, nil
 				}
@@ -66,6 +69,67 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 	}
 }
 
+// TestUnreachedPodInProcess: the port of a running pod to which a route from the switch leads, and none from tunnels, is replaced by a new one.
+// The pod keeps its link.
+func TestUnreachedPodInProcess(t *testing.T) {
+	t.Parallel()
+	const management, web, front = "node:172.31.99.11:management", "node:172.31.99.11:port:web", "web:front"
+	w, bridge, a := managedHost(t, ledByNode, "10.42.0.7")
+	host := w.lab.Host("host1")
+	_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
+	socket := filepath.Join(host.Dir, "br-int.mgmt")
+	var begun atomic.Bool
+	a.joins(func(ctx context.Context) (map[uint32]openflow.Stage, error) {
+		if !begun.Load() {
+			return nil, nil
+		}
+		return agent.Programmed(ctx, socket)
+	})
+	numbers := map[string]string{}
+	number := func(port string) {
+		await(t, "the switch has port "+port, func() (err error) {
+			numbers[port], err = w.portNumber(port)
+			return err
+		})
+	}
+	number(management)
+	number(web)
+	bridge.unconfirmed = true
+	bridge.serve(2, ledByNode, "10.42.0.7")
+	added := make(chan *types.Error, 1)
+	go func() { added <- a.call(t.Context(), call.Add, w.sandbox("host1", "web", "front", "u1", "sandbox1")) }()
+	number(front)
+	bridge.unconfirmed = false
+	bridge.serve(3, ledByNode, "10.42.0.7")
+	require.Nil(t, <-added)
+	link := func() string { return w.onHost1("cat /sys/class/net/tap0a1b2c3d-4e/ifindex") }
+	was := link()
+
+	for _, number := range numbers {
+		w.program(socket, number)
+	}
+	out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-group", "unix:"+socket,
+		fmt.Sprintf("group_id=150001,type=all,bucket=actions=load:%#x->NXM_NX_REG6[],resubmit(,220)", w.number(numbers[front])<<8)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	w.addFlow(socket, "table=21,priority=42,ip,nw_dst=10.42.0.2,actions=group:150001")
+	begun.Store(true)
+	bridge.serve(4, ledByNode, "10.42.0.8") // the node looks again
+	await(t, "the port is replaced", func() error {
+		now, err := w.portNumber(front)
+		if err == nil && now == numbers[front] {
+			err = fmt.Errorf("the port has number %s still", now)
+		}
+		return err
+	})
+	require.Equal(t, was, link())
+	for _, port := range []string{management, web} {
+		now, err := w.portNumber(port)
+		require.NoError(t, err)
+		require.Equal(t, numbers[port], now, "a programmed port is replaced")
+	}
+}
+
 // portNumber returns the OpenFlow number of the port with an iface-id on host1.
 func (w *world) portNumber(iface string) (string, error) {
 	out, err := w.lab.Host("host1").VSCtl(w.t.Context(), "--bare", "--columns=ofport", "find", "Interface", fmt.Sprintf("external_ids:iface-id=%q", iface))
@@ -86,8 +150,9 @@ func (w *world) tag(socket, number string) {
 func (w *world) program(socket, number string) {
 	w.t.Helper()
 	w.tag(socket, number)
-	w.addFlow(socket, fmt.Sprintf("table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:00:00:00:01,actions=load:%#x->NXM_NX_REG6[],resubmit(,220)",
-		w.number(number)<<8))
+	n := w.number(number)
+	w.addFlow(socket, fmt.Sprintf("table=51,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:00:00:%02x:%02x,actions=load:%#x->NXM_NX_REG6[],resubmit(,220)",
+		n>>8, n&0xff, n<<8))
 }
 
 func (w *world) number(text string) uint64 {

@@ -31,6 +31,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/nodeservices"
 	"github.com/coe-bridge/coe-bridge/cni/odlports"
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -50,9 +51,9 @@ type Config struct {
 	OpenDaylight bool
 	// Managers are the managers of the switch, tcp:HOST:PORT or ssl:HOST:PORT, if OpenDaylight is at the same addresses.
 	Managers []string
-	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows, and whether their elan-instances lead packets to them.
-	// Nil if OpenDaylight does not program the switch.
-	Programmed func(context.Context) (map[uint32]bool, error)
+	// Programmed returns the stages of the ports that OpenDaylight knows, by their OpenFlow numbers. Nil if OpenDaylight does not program
+	// the switch.
+	Programmed func(context.Context) (map[uint32]openflow.Stage, error)
 	Log        *slog.Logger
 	Registry   prometheus.Registerer
 }
@@ -92,7 +93,7 @@ type Node struct {
 	forwards  bool // this process has let the kernel forward IPv6 packets
 	// forgotten is when stale connections were forgotten last.
 	forgotten time.Time
-	// odl has the ports of the node that wait for OpenDaylight.
+	// odl has the ports that wait for OpenDaylight.
 	odl         *odlports.Ports
 	facts       *facts // nil until the switch has answered
 	controllers []netip.Addr

@@ -1,10 +1,12 @@
 package node
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/cni/odlports"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
@@ -32,4 +34,23 @@ func unusedPorts(links map[string]string, pairs []pair) (all []string) {
 		}
 	}
 	return all
+}
+
+// replacePorts replaces a port of the node or of a pod that OpenDaylight has not programmed.
+func (n *Node) replacePorts(ctx context.Context, w wanted) (replaced bool, err error) {
+	if n.cfg.Programmed == nil {
+		return false, nil
+	}
+	pods, err := n.cfg.Switch.Ports(ctx)
+	if err != nil {
+		return false, err
+	}
+	var all []odlports.Port
+	for _, p := range w.pairs {
+		all = append(all, odlports.Port{Name: p.port, Interface: p.iface})
+	}
+	for _, p := range pods {
+		all = append(all, odlports.Port{Name: p.Name, Interface: p.Interface, Container: p.Attachment.Container})
+	}
+	return n.odl.Replace(ctx, all)
 }

@@ -159,9 +159,9 @@ func (n *Node) sync(ctx, asks context.Context, place *uplink.Place, part *uplink
 	}
 	n.logUnreached(w.unreached)
 	n.join(ctx, asks, w, &o)
-	replaced, unseen := n.odl.Replace(asks, w.nodePorts())
+	replaced, unseen := n.replacePorts(asks, w)
 	o.note("", "port", replaced, nil)
-	n.logFailure(ctx, "cannot replace ports of the node that OpenDaylight has not programmed", unseen, &n.unprogrammedFailure)
+	n.logFailure(ctx, "cannot replace ports that OpenDaylight has not programmed", unseen, &n.unprogrammedFailure)
 	n.putEgress(w.Egress, heard, &o)
 	n.metrics.egressWays.Set(float64(len(w.Egress)))
 	n.logFailure(ctx, "connections of selected pods that began with another source do not continue", n.forgetStale(w), &n.forgetFailure)

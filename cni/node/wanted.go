@@ -86,14 +86,6 @@ func (p pair) nodePort() ovs.NodePort {
 	return ovs.NodePort{Name: p.port, Interface: p.iface, MAC: p.mac.String()}
 }
 
-// nodePorts returns the wanted ports in the switch.
-func (w *wanted) nodePorts() (all []ovs.NodePort) {
-	for _, p := range w.pairs {
-		all = append(all, p.nodePort())
-	}
-	return all
-}
-
 // route is a route of the node to the pod network.
 type route struct {
 	to  netip.Prefix

@@ -1,6 +1,7 @@
-// Package odlports makes up for what OpenDaylight loses of the node's own ports in the switch. It replaces a port that OpenDaylight does not
-// program, and keeps a port that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
-// removes the former one. Pods without flows get a new port with the next ADD. No runtime repeats a call for these ports.
+// Package odlports makes up for what OpenDaylight loses of ports in the switch. It replaces a port of the node or of a running pod that
+// OpenDaylight does not program, because no runtime repeats a call for them: a new pod without flows gets a new port with the next
+// ADD. It keeps a port of the node that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
+// removes the former one.
 //
 // The package knows what is in the switch. It does not know what ports are for, nor links, nor the bridge.
 package odlports
@@ -10,19 +11,20 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
 
 // Config configures Ports.
 type Config struct {
 	Switch *ovs.Switch
-	// Programmed returns the OpenFlow numbers of the ports that OpenDaylight knows, and whether their elan-instances lead packets to them.
-	// Nil if OpenDaylight does not program the switch.
-	Programmed func(context.Context) (map[uint32]bool, error)
+	// Programmed returns the stages of the ports that OpenDaylight knows, by their OpenFlow numbers. Nil if OpenDaylight does not program
+	// the switch.
+	Programmed func(context.Context) (map[uint32]openflow.Stage, error)
 	Log        *slog.Logger
 }
 
-// Ports are the node's own ports that wait: to be programmed, or to be removed. After a start, waiting begins again. They are for one
+// Ports are the ports that wait: to be programmed, or to be removed. After a start, waiting begins again. They are for one
 // goroutine.
 type Ports struct {
 	cfg          Config
@@ -55,7 +57,7 @@ type waits map[string]wait
 type wait struct {
 	since  time.Time
 	within time.Duration
-	stage  stage
+	stage  openflow.Stage
 }
 
 // over reports whether a port has waited long enough.
@@ -64,7 +66,7 @@ func (w wait) over(now time.Time) bool { return now.Sub(w.since) >= w.within }
 // next returns the time until the first port must be looked at again; 0 if none waits. A programmed port does not wait.
 func (all waits) next(now time.Time) (first time.Duration) {
 	for _, w := range all {
-		if w.stage == programmed {
+		if w.stage == openflow.Complete {
 			continue
 		}
 		if left := max(w.within-now.Sub(w.since), retryAfter); first == 0 || left < first {

@@ -5,16 +5,26 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
-	"slices"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 )
 
-// programmedWithin is how long OpenDaylight may take for the next stage of a port of the node. It can lose the switch's message about a new
-// port, and the switch sends no second one. It can also leave a port out of its elan-instance. The port never works then.
-// Each further port of the same name gets twice the time, up to programmedWithinMost, because a new one does not help where the bridge is
-// missing.
+// Port is a port of the node itself, or of a pod.
+type Port struct {
+	Name, Interface string
+	// Container is that of the pod; empty for a port of the node.
+	Container string
+}
+
+// key identifies a port. Another sandbox of a pod has another port of the same name.
+func (p Port) key() string { return p.Name + " " + p.Container }
+
+// programmedWithin is how long OpenDaylight may take for the next stage of a port. It can lose the switch's message about a new
+// port, and the switch sends no second one. It can also leave a port out of its elan-instance. If it computes a route before it knows the
+// tunnel address of the switch, it never writes the flow for packets from tunnels: that happens to pods that run when it gets the
+// switch. Each further port of the same name gets twice the time, up to programmedWithinMost, because a new one does not help where the
+// bridge is missing.
 const (
 	programmedWithin     = 30 * time.Second
 	programmedWithinMost = 8 * time.Minute
@@ -24,15 +34,15 @@ const (
 	removedEvery = 500 * time.Millisecond
 )
 
-// stage is how far OpenDaylight is with a port.
-type stage int
+// unseen is the stage of a port at which the agent could not look.
+const unseen openflow.Stage = -1
 
-const (
-	unseen     stage = iota // the agent could not look
-	unknown                 // it has no tag
-	tagged                  // its elan-instance does not lead packets to it
-	programmed              // it has both
-)
+// lacking is what a port of a stage lacks.
+var lacking = map[openflow.Stage]string{
+	openflow.Unknown: "its flow in table 0",
+	openflow.Tagged:  "a flow in table 51 that leads to it",
+	openflow.Led:     "a flow in table 36 that leads to it",
+}
 
 // unprogrammed has the ports that OpenDaylight has not programmed.
 type unprogrammed struct{ waits }
@@ -40,22 +50,22 @@ type unprogrammed struct{ waits }
 // see notes the stage of a port, and reports whether the port must be replaced by a new one. A port that has reached a further stage waits
 // again for its time. A port that was replaced keeps its longer time until it has been programmed for programmedWithinMost: one that
 // loses its flows again and again is not replaced more and more often.
-func (u unprogrammed) see(port string, at stage, now time.Time) (replace bool) {
+func (u unprogrammed) see(port string, at openflow.Stage, now time.Time) (replace bool) {
 	w, waits := u.waits[port]
 	switch {
-	case at == programmed && w.within <= programmedWithin:
+	case at == openflow.Complete && w.within <= programmedWithin:
 		delete(u.waits, port)
-	case at == programmed && w.stage != programmed:
-		u.waits[port] = wait{now, w.within, programmed}
-	case at == programmed:
-	case w.stage == programmed && now.Sub(w.since) < programmedWithinMost:
+	case at == openflow.Complete && w.stage != openflow.Complete:
+		u.waits[port] = wait{now, w.within, openflow.Complete}
+	case at == openflow.Complete:
+	case w.stage == openflow.Complete && now.Sub(w.since) < programmedWithinMost:
 		u.waits[port] = wait{now, w.within, at}
-	case !waits || w.stage == programmed:
+	case !waits || w.stage == openflow.Complete:
 		u.waits[port] = wait{now, programmedWithin, at}
 	case at > w.stage:
 		u.waits[port] = wait{now, w.within, at}
 	case w.over(now):
-		u.waits[port] = wait{now, min(2*w.within, programmedWithinMost), unknown}
+		u.waits[port] = wait{now, min(2*w.within, programmedWithinMost), openflow.Unknown}
 		return true
 	}
 	return false
@@ -67,24 +77,27 @@ func (u unprogrammed) hold(port string, now time.Time) {
 	switch {
 	case !waits:
 		w.within = programmedWithin
-	case w.stage == programmed: // it stays so until it is seen again
+	case w.stage == openflow.Complete: // it stays so until it is seen again
 		return
 	}
 	u.waits[port] = wait{now, w.within, unseen}
 }
 
-// forget forgets the ports that are not among the node's ports.
-func (u unprogrammed) forget(ports []ovs.NodePort) {
-	maps.DeleteFunc(u.waits, func(name string, _ wait) bool {
-		return !slices.ContainsFunc(ports, func(p ovs.NodePort) bool { return p.Name == name })
-	})
+// forget forgets all ports except these.
+func (u unprogrammed) forget(ports []Port) {
+	keys := map[string]bool{}
+	for _, p := range ports {
+		keys[p.key()] = true
+	}
+	maps.DeleteFunc(u.waits, func(key string, _ wait) bool { return !keys[key] })
 }
 
 // Replace replaces a port of the node that OpenDaylight does not learn of, or to which it leads no packets of its elan-instance: ports
-// of the node are members of one. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
+// of the node are members of one. It replaces a port of the node or of a pod to which it leads no packets from other switches. ADDs look
+// at what else a pod needs. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
 // OpenDaylight does not program the switch, or while no port at all has reached the stage that the port lacks. Without the
 // socket of the switch it replaces none, and no port waits.
-func (p *Ports) Replace(ctx context.Context, ports []ovs.NodePort) (changed bool, err error) {
+func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err error) {
 	if p.cfg.Programmed == nil {
 		return false, nil
 	}
@@ -95,53 +108,51 @@ func (p *Ports) Replace(ctx context.Context, ports []ovs.NodePort) (changed bool
 		return false, nil
 	}
 	for _, port := range ports {
-		at, lacks := p.stage(ctx, port.Name, known)
+		at := p.stage(ctx, port, known)
 		if at == unseen {
-			p.unprogrammed.hold(port.Name, time.Now())
+			p.unprogrammed.hold(port.key(), time.Now())
 			continue
 		}
-		if changed || !p.unprogrammed.see(port.Name, at, time.Now()) {
+		if changed || !p.unprogrammed.see(port.key(), at, time.Now()) {
 			continue
 		}
-		p.cfg.Log.Warn("OpenDaylight has not programmed a port of the node; the port is replaced",
-			"port", port.Name, "interface", port.Interface, "lacks", lacks)
+		p.cfg.Log.Warn("OpenDaylight has not programmed a port; the port is replaced", "port", port.Name, "interface", port.Interface, "lacks", lacking[at])
 		err = errors.Join(err, p.replace(ctx, port))
 		changed = true
 	}
 	return changed, err
 }
 
-// stage returns how far OpenDaylight is with a port, and what the port lacks. A port is unseen while it waits for its turn, or for the switch.
-func (p *Ports) stage(ctx context.Context, port string, known map[uint32]bool) (at stage, lacks string) {
+// stage returns how far OpenDaylight is with a port. A port is unseen while it waits for its turn, or for the switch.
+func (p *Ports) stage(ctx context.Context, port Port, known map[uint32]openflow.Stage) openflow.Stage {
 	if len(known) == 0 {
-		return unseen, ""
+		return unseen
 	}
-	number, err := p.cfg.Switch.Number(ctx, port)
+	number, err := p.cfg.Switch.Number(ctx, port.Name)
 	if err != nil {
-		return unseen, ""
+		return unseen
 	}
-	return stageOf(number, known)
+	return stageOf(port, number, known)
 }
 
-// stageOf returns the stage of the port with a number, and what the port lacks. A port that lacks what no port has counts as unseen.
-func stageOf(number uint32, known map[uint32]bool) (at stage, lacks string) {
-	led, has := known[number]
-	switch {
-	case led:
-		return programmed, ""
-	case has && slices.Contains(slices.Collect(maps.Values(known)), true):
-		return tagged, "a flow in table 51 that leads to it"
-	case !has && len(known) > 0:
-		return unknown, "its flow in table 0"
+// stageOf returns the stage of the port with a number. A port that lacks what no port has counts as unseen, and so does one of a pod that
+// an ADD possibly awaits.
+func stageOf(port Port, number uint32, known map[uint32]openflow.Stage) openflow.Stage {
+	at, most := known[number], openflow.Unknown
+	for _, other := range known {
+		most = max(most, other)
 	}
-	return unseen, ""
+	if at < openflow.Complete && most <= at || at < openflow.Led && port.Container != "" {
+		return unseen
+	}
+	return at
 }
 
 // flowsTimeout bounds the question for flows: a switch that hangs answers its database and no question, and the node's other work waits.
 const flowsTimeout = time.Second
 
-// known returns the numbers of the ports that OpenDaylight knows, as Config.Programmed does; none if the agent could not add a port again.
-func (p *Ports) known(ctx context.Context) (map[uint32]bool, error) {
+// known returns the stages of the ports that OpenDaylight knows, as Config.Programmed does; none if the agent could not add a port again.
+func (p *Ports) known(ctx context.Context) (map[uint32]openflow.Stage, error) {
 	if p.cfg.Switch.AwaitsFlows() != nil {
 		return nil, nil
 	}
@@ -152,20 +163,15 @@ func (p *Ports) known(ctx context.Context) (map[uint32]bool, error) {
 
 // replace replaces a port by a new one. Netvirt knows the former port, so the new one comes after the flows of the former: OpenDaylight can lose
 // flows of a port that returns while it removes them.
-func (p *Ports) replace(ctx context.Context, port ovs.NodePort) error {
-	if err := p.cfg.Switch.AwaitsFlows(); err != nil { // else the port could not be added again
+func (p *Ports) replace(ctx context.Context, port Port) error {
+	if err := p.cfg.Switch.AwaitsFlows(); err != nil { // else OpenDaylight would not see the new port
 		return err
 	}
 	former, err := p.cfg.Switch.Number(ctx, port.Name)
 	if err != nil {
 		return err
 	}
-	if err := p.cfg.Switch.DeleteNode(ctx, port.Name); err != nil {
-		return err
-	}
-	p.awaitRemoved(ctx, former)
-	_, err = p.cfg.Switch.PutNode(ctx, port)
-	return err
+	return p.cfg.Switch.Replace(ctx, port.Name, func(ctx context.Context) { p.awaitRemoved(ctx, former) })
 }
 
 // awaitRemoved waits until OpenDaylight no longer knows a port, for removedWithin at most.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -19,31 +20,31 @@ func TestUnprogrammedPorts(t *testing.T) {
 	at := begun.Add
 	u := unprogrammed{waits{}}
 	require.Zero(t, u.next(begun))
-	require.False(t, u.see("a", unknown, begun), "it has just come")
-	require.False(t, u.see("b", programmed, begun))
+	require.False(t, u.see("a", openflow.Unknown, begun), "it has just come")
+	require.False(t, u.see("b", openflow.Complete, begun))
 	require.Equal(t, 20*time.Second, u.next(at(10*time.Second)))
 
-	require.False(t, u.see("a", unknown, at(programmedWithin-1)))
-	require.True(t, u.see("a", unknown, at(programmedWithin)))
-	require.False(t, u.see("a", unknown, at(3*programmedWithin-1)), "the new port has twice the time")
+	require.False(t, u.see("a", openflow.Unknown, at(programmedWithin-1)))
+	require.True(t, u.see("a", openflow.Unknown, at(programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, at(3*programmedWithin-1)), "the new port has twice the time")
 	require.Equal(t, retryAfter, u.next(at(3*programmedWithin-1)))
-	require.True(t, u.see("a", unknown, at(3*programmedWithin)))
+	require.True(t, u.see("a", openflow.Unknown, at(3*programmedWithin)))
 	now := at(7 * programmedWithin)
 	for range 10 {
 		now = now.Add(programmedWithinMost)
-		require.True(t, u.see("a", unknown, now), "it waits no longer")
+		require.True(t, u.see("a", openflow.Unknown, now), "it waits no longer")
 	}
-	require.False(t, u.see("a", programmed, now))
+	require.False(t, u.see("a", openflow.Complete, now))
 	require.Zero(t, u.next(now))
 	now = now.Add(programmedWithinMost - 1)
-	require.False(t, u.see("a", unknown, now))
-	require.False(t, u.see("a", unknown, now.Add(programmedWithinMost-1)), "it keeps its time: it was programmed for a short time only")
-	require.True(t, u.see("a", unknown, now.Add(programmedWithinMost)))
-	require.False(t, u.see("a", programmed, now))
+	require.False(t, u.see("a", openflow.Unknown, now))
+	require.False(t, u.see("a", openflow.Unknown, now.Add(programmedWithinMost-1)), "it keeps its time: it was programmed for a short time only")
+	require.True(t, u.see("a", openflow.Unknown, now.Add(programmedWithinMost)))
+	require.False(t, u.see("a", openflow.Complete, now))
 	u.hold("a", now.Add(programmedWithinMost-1))
 	now = now.Add(programmedWithinMost)
-	require.False(t, u.see("a", unknown, now), "it begins again: it was programmed for long")
-	require.True(t, u.see("a", unknown, now.Add(programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, now), "it begins again: it was programmed for long")
+	require.True(t, u.see("a", openflow.Unknown, now.Add(programmedWithin)))
 }
 
 // OpenDaylight has the whole time for each stage of a port. A port that goes back waits on.
@@ -51,15 +52,15 @@ func TestStagesOfPorts(t *testing.T) {
 	begun := time.Now()
 	at := begun.Add
 	u := unprogrammed{waits{}}
-	require.False(t, u.see("a", unknown, begun))
-	require.False(t, u.see("a", tagged, at(programmedWithin)))
-	require.False(t, u.see("a", unknown, at(2*programmedWithin-1)))
-	require.False(t, u.see("a", tagged, at(2*programmedWithin-1)))
-	require.True(t, u.see("a", tagged, at(2*programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, begun))
+	require.False(t, u.see("a", openflow.Tagged, at(programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, at(2*programmedWithin-1)))
+	require.False(t, u.see("a", openflow.Tagged, at(2*programmedWithin-1)))
+	require.True(t, u.see("a", openflow.Tagged, at(2*programmedWithin)))
 	now := at(3 * programmedWithin)
-	require.False(t, u.see("a", tagged, now), "the new port has a tag")
-	require.False(t, u.see("a", tagged, now.Add(2*programmedWithin-1)))
-	require.True(t, u.see("a", tagged, now.Add(2*programmedWithin)))
+	require.False(t, u.see("a", openflow.Tagged, now), "the new port has a tag")
+	require.False(t, u.see("a", openflow.Tagged, now.Add(2*programmedWithin-1)))
+	require.True(t, u.see("a", openflow.Tagged, now.Add(2*programmedWithin)))
 }
 
 // The time of a port does not begin before somebody could look at it. It is looked at again.
@@ -69,47 +70,64 @@ func TestUnseenPorts(t *testing.T) {
 	u := unprogrammed{waits{}}
 	u.hold("a", begun)
 	require.Equal(t, programmedWithin, u.next(begun))
-	require.False(t, u.see("a", unknown, at(time.Hour)))
+	require.False(t, u.see("a", openflow.Unknown, at(time.Hour)))
 	u.hold("a", at(time.Hour+1))
-	require.False(t, u.see("a", unknown, at(2*time.Hour)))
-	require.True(t, u.see("a", unknown, at(2*time.Hour+programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, at(2*time.Hour)))
+	require.True(t, u.see("a", openflow.Unknown, at(2*time.Hour+programmedWithin)))
 	u.hold("a", at(3*time.Hour))
-	require.False(t, u.see("a", unknown, at(4*time.Hour)))
-	require.False(t, u.see("a", unknown, at(4*time.Hour+2*programmedWithin-1)), "it keeps twice the time")
-	require.True(t, u.see("a", unknown, at(4*time.Hour+2*programmedWithin)))
+	require.False(t, u.see("a", openflow.Unknown, at(4*time.Hour)))
+	require.False(t, u.see("a", openflow.Unknown, at(4*time.Hour+2*programmedWithin-1)), "it keeps twice the time")
+	require.True(t, u.see("a", openflow.Unknown, at(4*time.Hour+2*programmedWithin)))
 
-	u.hold("b", at(5*time.Hour))
-	u.forget([]ovs.NodePort{{Name: "b"}})
+	u.hold(Port{Name: "b"}.key(), at(5*time.Hour))
+	u.forget([]Port{{Name: "b"}})
 	require.Len(t, u.waits, 1)
 	u.forget(nil)
 	require.Zero(t, u.next(at(5*time.Hour)))
 }
 
-// A new port does not help while no port at all has what a port lacks.
+// A new port does not help while no port at all has what a port lacks. ADDs look at what else a pod lacks than packets from tunnels.
 func TestStageOf(t *testing.T) {
+	type stages = map[uint32]openflow.Stage
 	for name, c := range map[string]struct {
-		known map[uint32]bool
-		want  stage
+		known      stages
+		node, pods openflow.Stage
 	}{
-		"OpenDaylight knows no port":             {nil, unseen},
-		"it knows another port":                  {map[uint32]bool{8: false}, unknown},
-		"it leads to another port":               {map[uint32]bool{8: true}, unknown},
-		"it knows the port":                      {map[uint32]bool{7: false, 8: false}, unseen},
-		"it knows the port, and leads to others": {map[uint32]bool{7: false, 8: true}, tagged},
-		"it leads to the port":                   {map[uint32]bool{7: true, 8: false}, programmed},
+		"OpenDaylight knows no port":             {nil, unseen, unseen},
+		"it knows another port":                  {stages{8: openflow.Tagged}, openflow.Unknown, unseen},
+		"it leads to another port":               {stages{8: openflow.Complete}, openflow.Unknown, unseen},
+		"it knows the port":                      {stages{7: openflow.Tagged, 8: openflow.Tagged}, unseen, unseen},
+		"it knows the port, and leads to others": {stages{7: openflow.Tagged, 8: openflow.Led}, openflow.Tagged, unseen},
+		"tunnels do not lead to any port":        {stages{7: openflow.Led, 8: openflow.Led}, unseen, unseen},
+		"tunnels lead to others only":            {stages{7: openflow.Led, 8: openflow.Complete}, openflow.Led, openflow.Led},
+		"the port has everything":                {stages{7: openflow.Complete, 8: openflow.Led}, openflow.Complete, openflow.Complete},
 	} {
-		got, lacks := stageOf(7, c.known)
-		require.Equal(t, c.want, got, name)
-		require.Equal(t, got == unknown || got == tagged, lacks != "", name)
+		require.Equal(t, c.node, stageOf(Port{}, 7, c.known), name)
+		require.Equal(t, c.pods, stageOf(Port{Container: "sandbox"}, 7, c.known), name)
 	}
+	for at := openflow.Unknown; at < openflow.Complete; at++ {
+		require.NotEmpty(t, lacking[at])
+	}
+}
+
+// A port of another sandbox begins again, and the port of a sandbox that is gone is forgotten.
+func TestPortsOfSandboxes(t *testing.T) {
+	begun := time.Now()
+	u := unprogrammed{waits{}}
+	one, other := Port{Name: "a", Container: "one"}, Port{Name: "a", Container: "other"}
+	require.False(t, u.see(one.key(), openflow.Led, begun))
+	require.False(t, u.see(other.key(), openflow.Led, begun.Add(programmedWithin)))
+	u.forget([]Port{other})
+	require.Len(t, u.waits, 1)
+	require.True(t, u.see(other.key(), openflow.Led, begun.Add(2*programmedWithin)))
 }
 
 // Without the socket of the switch the agent never sees flows, and does not look again.
 func TestPortsWithoutSocket(t *testing.T) {
 	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Controller: ovs.OVN, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	p := New(Config{Switch: vswitch, Programmed: func(context.Context) (map[uint32]bool, error) { return nil, fs.ErrNotExist }})
-	changed, err := p.Replace(t.Context(), []ovs.NodePort{{Name: "a"}})
+	p := New(Config{Switch: vswitch, Programmed: func(context.Context) (map[uint32]openflow.Stage, error) { return nil, fs.ErrNotExist }})
+	changed, err := p.Replace(t.Context(), []Port{{Name: "a"}})
 	require.NoError(t, err)
 	require.False(t, changed)
 	require.Zero(t, p.Next())
@@ -119,7 +137,7 @@ func TestPortsWithoutSocket(t *testing.T) {
 func TestPortsOfHungSwitch(t *testing.T) {
 	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	p := New(Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]bool, error) {
+	p := New(Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]openflow.Stage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})

@@ -133,13 +133,13 @@ func (c *Conn) destination(ctx context.Context, elan uint64, mac net.HardwareAdd
 	return 0, err
 }
 
-// destination returns the tag of the port to which a flow of an elan-instance leads; 0 if it leads to none. A flow that sets a tunnel ID
+// destination returns the tag of the port to which a flow or a group leads; 0 if it leads to none. One that sets a tunnel ID
 // leads to another switch, and loads the tag of the tunnel.
-func (f Flow) destination() (port uint64) {
-	if len(f.Tunnels) > 0 {
+func (a Actions) destination() (port uint64) {
+	if len(a.Tunnels) > 0 {
 		return 0
 	}
-	for _, load := range f.Registers {
+	for _, load := range a.Registers {
 		if load.Register == portRegister {
 			return load.Value >> registerShift
 		}
@@ -167,9 +167,19 @@ func (c *Conn) portTag(ctx context.Context, number uint32) (uint64, error) {
 	return 0, err
 }
 
-// Ports returns the numbers of the ports that Netvirt has given a tag, and whether an elan-instance leads packets to them. Tunnels have
-// a tag, and no elan-instance.
-func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
+// Stage is how far Netvirt is with a port.
+type Stage int
+
+// The stages.
+const (
+	Unknown  Stage = iota // it has no tag
+	Tagged                // its elan-instance does not lead packets to it
+	Led                   // a route from the switch leads to it, and not from tunnels
+	Complete              // it lacks nothing of this; it can have no route
+)
+
+// Ports returns the stages of the ports that Netvirt has given a tag, by their numbers. Tunnels have a tag, and no elan-instance.
+func (c *Conn) Ports(ctx context.Context) (map[uint32]Stage, error) {
 	flows, err := c.Flows(ctx, portTable, Match{})
 	if err != nil {
 		return nil, err
@@ -178,13 +188,58 @@ func (c *Conn) Ports(ctx context.Context) (map[uint32]bool, error) {
 	if err != nil {
 		return nil, err
 	}
-	ports := map[uint32]bool{}
+	unreached, err := c.unreached(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ports := map[uint32]Stage{}
 	for _, f := range flows {
-		if f.InPort != 0 && f.Writes.Mask&portMask == portMask {
-			ports[f.InPort] = led[f.Writes.Value&portMask>>portShift]
+		if f.InPort == 0 || f.Writes.Mask&portMask != portMask {
+			continue
+		}
+		switch tag := f.Writes.Value & portMask >> portShift; {
+		case !led[tag]:
+			ports[f.InPort] = Tagged
+		case unreached[tag]:
+			ports[f.InPort] = Led
+		default:
+			ports[f.InPort] = Complete
 		}
 	}
 	return ports, nil
+}
+
+// unreached returns the tags of the ports to which a group of a route leads, but no flow from tunnels leads to this group. Routes
+// are read only if there is such a group, because there are as many as pods in the cluster.
+func (c *Conn) unreached(ctx context.Context) (map[uint64]bool, error) {
+	groups, err := c.Groups(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fromTunnels, err := c.Flows(ctx, tunnelTable, Match{})
+	if err != nil {
+		return nil, err
+	}
+	tags := map[uint32]uint64{}
+	for group, does := range groups {
+		if tag := does.destination(); tag != 0 && !leadsTo(fromTunnels, group) {
+			tags[group] = tag
+		}
+	}
+	if len(tags) == 0 {
+		return nil, nil
+	}
+	routes, err := c.Flows(ctx, routeTable, Match{})
+	unreached := map[uint64]bool{}
+	for group, tag := range tags {
+		unreached[tag] = unreached[tag] || leadsTo(routes, group)
+	}
+	return unreached, err
+}
+
+// leadsTo reports whether one of the flows leads to a group.
+func leadsTo(flows []Flow, group uint32) bool {
+	return slices.ContainsFunc(flows, func(f Flow) bool { return slices.Contains(f.Groups, group) })
 }
 
 // led returns the tags of the ports to which elan-instances lead packets.
@@ -231,9 +286,7 @@ func (c *Conn) lacksRoute(ctx context.Context, to netip.Addr, port uint64) (stri
 		return fmt.Sprintf("table %d does not lead packets to %s to its port", routeTable, to), err
 	}
 	fromTunnels, err := c.Flows(ctx, tunnelTable, Match{})
-	if err != nil || !slices.ContainsFunc(fromTunnels, func(f Flow) bool {
-		return slices.ContainsFunc(f.Groups, func(g uint32) bool { return slices.Contains(leading, g) })
-	}) {
+	if err != nil || !slices.ContainsFunc(leading, func(g uint32) bool { return leadsTo(fromTunnels, g) }) {
 		return fmt.Sprintf("table %d has no flow from tunnels to %s", tunnelTable, to), err
 	}
 	return "", nil

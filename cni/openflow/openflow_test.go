@@ -117,7 +117,7 @@ func TestLacks(t *testing.T) {
 }
 
 // TestPorts: only ports with a tag count. An elan-instance leads to a port by its tag, not by that of a former port. A flow to another
-// switch does not lead to the tunnel.
+// switch does not lead to the tunnel. Tunnels must lead to the groups of all routes to a port.
 func TestPorts(t *testing.T) {
 	b := newBridge(t)
 	for _, flow := range []string{
@@ -132,15 +132,49 @@ func TestPorts(t *testing.T) {
 		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:05,actions=set_field:0x9->tun_id,load:0x500->NXM_NX_REG6[],resubmit(,220)",
 		"table=51,priority=0,actions=goto_table:52",
 		"table=52,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:02,actions=load:0x600->NXM_NX_REG6[],resubmit(,220)",
+		"table=0,in_port=10,actions=write_metadata:0xa0000000000/0xffffff0000000001,goto_table:17",
+		"table=0,in_port=11,actions=write_metadata:0xb0000000000/0xffffff0000000001,goto_table:17",
+		"table=0,in_port=12,actions=write_metadata:0xc0000000000/0xffffff0000000001,goto_table:17",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:0a,actions=load:0xa00->NXM_NX_REG6[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:0b,actions=load:0xb00->NXM_NX_REG6[],resubmit(,220)",
+		"table=51,priority=20,metadata=0x138c000000/0xffff000000,dl_dst=0a:58:0a:2a:00:0c,actions=load:0xc00->NXM_NX_REG6[],resubmit(,220)",
 	} {
 		b.change("add-flow", flow)
 	}
-	c, err := openflow.Dial(t.Context(), b.socket)
-	require.NoError(t, err)
+	for group, does := range map[string]string{
+		"150010": "load:0xa00->NXM_NX_REG6[],resubmit(,220)",
+		"150011": "load:0xb00->NXM_NX_REG6[],resubmit(,220)",
+		"150012": "load:0xb00->NXM_NX_REG6[],resubmit(,220)",
+		"150013": "load:0xc00->NXM_NX_REG6[],resubmit(,220)",
+		"210008": "set_field:0xfde8->tun_id,load:0xa00->NXM_NX_REG6[],resubmit(,220)",
+	} {
+		b.change("add-group", "group_id="+group+",type=all,bucket=actions="+does)
+	}
+	for _, flow := range []string{
+		"table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.10,actions=group:150010",
+		"table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.42.0.11,actions=group:150011",
+		"table=21,priority=42,ip,metadata=0x30d40/0xfffffe,nw_dst=10.43.0.11,actions=group:150012",
+		"table=36,priority=5,tun_id=0x186a1,actions=group:150010",
+		"table=36,priority=5,tun_id=0x186a2,actions=group:150011",
+		"table=52,priority=5,metadata=0x138c000000/0xffff000001,actions=write_actions(group:210008)",
+	} {
+		b.change("add-flow", flow)
+	}
+	require.Equal(t, map[uint32]openflow.Stage{
+		5: openflow.Tagged, 6: openflow.Tagged, 7: openflow.Complete, 10: openflow.Complete, 11: openflow.Led, 12: openflow.Complete,
+	}, b.ports(), "tunnels lead to one of two routes to port 11, and the group of port 12 is of no route")
+	b.change("add-flow", "table=36,priority=5,tun_id=0x186a3,actions=group:150012")
+	require.Equal(t, openflow.Complete, b.ports()[11])
+}
+
+func (b bridge) ports() map[uint32]openflow.Stage {
+	b.t.Helper()
+	c, err := openflow.Dial(b.t.Context(), b.socket)
+	require.NoError(b.t, err)
 	defer c.Close()
-	ports, err := c.Ports(t.Context())
-	require.NoError(t, err)
-	require.Equal(t, map[uint32]bool{5: false, 6: false, 7: true}, ports)
+	ports, err := c.Ports(b.t.Context())
+	require.NoError(b.t, err)
+	return ports
 }
 
 // TestManyFlows reads an answer of several messages.

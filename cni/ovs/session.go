@@ -36,6 +36,10 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		one.close()
 		return nil, err
 	}
+	if err := s.giveBack(ctx, one, ovsdb.Row{}); err != nil {
+		one.close()
+		return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
+	}
 	return one, nil
 }
 

@@ -129,7 +129,7 @@ var rules = map[string]rule{
 	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/openflow":                {nil, nil, "reads flows of the switch; knows neither the agent nor the bridge"},
-	"cni/odlports":                {[]string{"cni/ovs"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
+	"cni/odlports":                {[]string{"cni/openflow", "cni/ovs"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
 	"cni/nic": {
 		[]string{"cni/durable", "cni/links", "cni/ovs"},
@@ -186,7 +186,7 @@ var rules = map[string]rule{
 		"addresses of the node's NICs; knows neither the bridge nor the switch",
 	},
 	"cni/node": {
-		[]string{"cni/conntrack", "cni/egress", "cni/egress/nics", "cni/links", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/conntrack", "cni/egress", "cni/egress/nics", "cni/links", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/openflow", "cni/ovs", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
@@ -345,7 +345,7 @@ var rules = map[string]rule{
 	"cmd/coe-bridge/node": {
 		[]string{
 			"cmd/coe-bridge/flags", "cmd/coe-bridge/output", "cmd/footprint", "cni/agent", "cni/call", "cni/daemons", "cni/doctor", "cni/install", "cni/links",
-			"cni/nic", "cni/node", "cni/ovs", "cni/uplink", "files", "restconf/client",
+			"cni/nic", "cni/node", "cni/openflow", "cni/ovs", "cni/uplink", "files", "restconf/client",
 		},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/vishvananda/netns",

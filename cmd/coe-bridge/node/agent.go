@@ -24,6 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/node"
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/files"
@@ -200,11 +201,11 @@ func (f *agentFlags) checkManagers() error {
 func (f *agentFlags) flows() string { return filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt") }
 
 // programmed returns how the agent finds out which ports OpenDaylight has programmed; nil with OVN.
-func (f *agentFlags) programmed() func(context.Context) (map[uint32]bool, error) {
+func (f *agentFlags) programmed() func(context.Context) (map[uint32]openflow.Stage, error) {
 	if f.backend != ovs.OpenDaylight {
 		return nil
 	}
-	return func(ctx context.Context) (map[uint32]bool, error) { return agent.Programmed(ctx, f.flows()) }
+	return func(ctx context.Context) (map[uint32]openflow.Stage, error) { return agent.Programmed(ctx, f.flows()) }
 }
 
 // management returns how the node's switch is managed.

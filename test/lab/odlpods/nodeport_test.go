@@ -3,10 +3,10 @@ package odlpods_test
 import (
 	"context"
 	"fmt"
-	"maps"
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -56,7 +56,7 @@ func (w *world) testNodePortReplaced() {
 	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), p))
 }
 
-// led waits until elan-instances lead packets to all ports of a node, and returns the OpenFlow numbers of the ports by their iface-ids.
+// led waits until OpenDaylight has programmed all ports of a node, and returns the OpenFlow numbers of the ports by their iface-ids.
 func (w *world) led(h *ovnhost.Host) (ports map[string]uint32) {
 	w.t.Helper()
 	require.NoError(w.t, odlpods.Await(w.t.Context(), func(ctx context.Context) error {
@@ -75,10 +75,10 @@ func (w *world) led(h *ovnhost.Host) (ports map[string]uint32) {
 		if len(ports) < 2 || len(ports) != strings.Count(rows, "coe-node=") {
 			return fmt.Errorf("host %s has other ports: %s", h.Name, rows)
 		}
-		led := w.programmed(h)
+		complete := w.programmed(h)
 		for port, number := range ports {
-			if !led[number] {
-				return fmt.Errorf("host %s: no elan-instance leads packets to port %d of %s: %v", h.Name, number, port, led)
+			if !slices.Contains(complete, number) {
+				return fmt.Errorf("host %s: port %d of %s is not programmed: %v", h.Name, number, port, complete)
 			}
 		}
 		return nil
@@ -86,14 +86,18 @@ func (w *world) led(h *ovnhost.Host) (ports map[string]uint32) {
 	return ports
 }
 
-// programmed returns the OpenFlow numbers of the ports of a host to which elan-instances lead packets.
-func (w *world) programmed(h *ovnhost.Host) map[uint32]bool {
+// programmed returns the OpenFlow numbers of the ports of a host that OpenDaylight has programmed.
+func (w *world) programmed(h *ovnhost.Host) (numbers []uint32) {
 	w.t.Helper()
 	c, err := openflow.Dial(w.t.Context(), filepath.Join(h.Dir, odl.Bridge+".mgmt"))
 	require.NoError(w.t, err)
 	defer c.Close()
 	ports, err := c.Ports(w.t.Context())
 	require.NoError(w.t, err)
-	maps.DeleteFunc(ports, func(_ uint32, led bool) bool { return !led })
-	return ports
+	for number, at := range ports {
+		if at == openflow.Complete {
+			numbers = append(numbers, number)
+		}
+	}
+	return numbers
 }
