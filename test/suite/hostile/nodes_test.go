@@ -51,12 +51,9 @@ func TestTheFirstNodeKeepsItsAddress(t *testing.T) {
 	require.Equal(t, before, w.ports())
 
 	// A captured kubelet reports no address for its node, and a false host address for its pods.
-	w.claim("silent", "10.200.77.77")
-	_, err := w.ControlPlane.Client().CoreV1().Nodes().Patch(t.Context(), "silent", "application/merge-patch+json",
-		[]byte(`{"status":{"addresses":null}}`), metav1.PatchOptions{}, "status")
-	require.NoError(t, err)
+	require.NoError(t, w.Apply(t.Context(), "{apiVersion: v1, kind: Node, metadata: {name: silent}}"))
 	w.report("ns-1", "false-host", "silent", "10.32.0.201")
-	_, err = w.ControlPlane.Client().CoreV1().Pods("ns-1").Patch(t.Context(), "false-host", "application/merge-patch+json",
+	_, err := w.ControlPlane.Client().CoreV1().Pods("ns-1").Patch(t.Context(), "false-host", "application/merge-patch+json",
 		[]byte(`{"status":{"hostIP":"`+victim+`","hostIPs":[{"ip":"`+victim+`"}]}}`), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
 	w.problem("pod", "false-host", coe.NoNode, "of node node-0")
