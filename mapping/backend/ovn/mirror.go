@@ -51,6 +51,9 @@ func newMirror(c codec.Codec) *mirror {
 	}
 }
 
+// moves reports whether the layout changes. A mirror that was not read does not know.
+func (m *mirror) moves() bool { return m != nil && len(m.former) > 0 }
+
 // model returns the objects of all groups.
 func (m *mirror) model() netvirt.Model {
 	count := 0
@@ -337,7 +340,7 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		tx.Replace(have, want)
 	}
 	for k, with := range s.switches {
-		tx.Replace(s.rows(k), with)
+		tx.Replace(s.withStrays(s.rows(k), with), with)
 	}
 	for k, g := range s.groups {
 		if uuid, is := codec.ParseLeftBinding(k); is && len(g.objects) == 0 {

@@ -37,8 +37,9 @@ const (
 type moved struct {
 	most     int                 // steps of nodes that move together
 	ahead    map[netip.Addr]bool // nodes whose switches are there, or were refused
+	refused  map[netip.Addr]bool // nodes whose move was refused
 	number   int                 // of OVN's report, at least; 0 for none
-	at       time.Time           // when it was written
+	at       time.Time           // when it was written; zero if that is not known, because a bridge before made it, or it failed
 	within   time.Duration       // how long the hosts may take
 	computed time.Time           // when ovn-northd was seen to have it; zero before
 }
@@ -55,11 +56,16 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 		return err
 	}
 	p := newPlan(all, waiting, w.mirror.damagedELANs())
+	p.refused = b.moved.refused
 	if settled {
 		b.choose(w, p)
 	}
 	now, late := p.divide()
-	w.counted = len(p.moves)+len(w.ahead) > 0 && len(late) > 0
+	ahead := len(w.ahead) > 0
+	w.counted = (len(p.moves) > 0 || ahead) && len(late) > 0
+	if w.counted {
+		b.moved.at = time.Time{}
+	}
 	err = b.together(ctx, w, p, now)
 	if err != nil && !errors.Is(err, netvirt.ErrRejected) {
 		return err
@@ -71,7 +77,7 @@ func (b *Backend) move(ctx context.Context, w *write, all []*step) error {
 		}
 		b.moved.number, b.moved.at, b.moved.computed, b.moved.within = integer(rows, "nb_cfg"), time.Now(), time.Time{}, hostsWithin
 	}
-	if len(w.ahead) > 0 {
+	if ahead {
 		b.moved.within = switchesWithin
 		b.log.Info("created the switches of nodes that change their layout", "nodes", len(waiting))
 	}
@@ -111,15 +117,19 @@ func (b *Backend) together(ctx context.Context, w *write, p *plan, now []*step) 
 	return err
 }
 
-// apart makes the steps that the server has refused together: a transaction for each node. A node whose transaction it refuses too stays in the former
-// layout, with all its pods.
+// apart makes the steps that the server has refused together: the steps of no node, then switches ahead, then a transaction for each node. A node whose
+// transaction is refused too stays in the former layout, with all its pods.
 func (w *write) apart(ctx context.Context, p *plan) error {
-	moves := p.moves
-	p.moves, w.ahead = nil, nil // pods can move without switches ahead of them
+	moves, ahead := p.moves, w.ahead
+	p.moves, w.ahead = nil, nil
 	now, _ := p.divide()
 	if err := w.chunk(ctx, now); err != nil {
 		return err
 	}
+	if err := w.switches(ctx, ahead); err != nil {
+		return err
+	}
+	w.whole = true
 	for _, s := range p.all {
 		node := p.node[s.head]
 		if s.head.Kind != netvirt.KindNode || !moves[node] {
@@ -129,6 +139,7 @@ func (w *write) apart(ctx context.Context, p *plan) error {
 		var refused *refusal
 		if errors.As(err, &refused) {
 			w.reject(s, err)
+			p.refused[node] = true
 		} else if err != nil {
 			return err
 		}
@@ -136,12 +147,40 @@ func (w *write) apart(ctx context.Context, p *plan) error {
 	if len(w.rejected.Keys) > 0 {
 		return &w.rejected
 	}
+	if len(moves) == 0 {
+		return nil
+	}
 	return fmt.Errorf("%w: the server has refused a move and then made it", errStale)
 }
 
-// settled reports whether OVN has the last move, or has had its time.
+// switches adds switches ahead. If the server refuses them, switches halves them until it has left out each one that is refused: pods can move without
+// switches ahead of them, and the move of that node is refused for the same reason.
+func (w *write) switches(ctx context.Context, ahead []*step) error {
+	if len(ahead) == 0 {
+		return nil
+	}
+	w.ahead = ahead
+	err := w.transaction(ctx, nil)
+	w.ahead = nil
+	var refused *refusal
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if len(ahead) == 1 {
+		return nil
+	}
+	for _, half := range [][]*step{ahead[:len(ahead)/2], ahead[len(ahead)/2:]} {
+		if err := w.switches(ctx, half); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// settled reports whether OVN has the last move, or has had its time. If the last move is not known, it is all that the database has. Without an epoch
+// there is one writer, and NB_Global can have no row.
 func (b *Backend) settled(ctx context.Context, s *session) (bool, error) {
-	if b.moved.number == 0 {
+	if b.moved.number == 0 && (b.cfg.Epoch == "" || !b.moved.at.IsZero()) {
 		return true, nil
 	}
 	rows, err := s.global(ctx)
@@ -149,6 +188,9 @@ func (b *Backend) settled(ctx context.Context, s *session) (bool, error) {
 		return false, err
 	}
 	now := time.Now()
+	if b.moved.at.IsZero() {
+		b.moved.number, b.moved.at, b.moved.computed, b.moved.within = integer(rows, "nb_cfg"), now, time.Time{}, hostsWithin
+	}
 	if b.moved.computed.IsZero() && (integer(rows, "sb_cfg") >= b.moved.number || now.Sub(b.moved.at) > northdWithin) {
 		b.moved.computed = now
 	}
@@ -226,6 +268,7 @@ type plan struct {
 	waiting int                        // steps of nodes that wait
 	whole   map[netip.Addr]bool        // nodes that can move: the steps have all their elan-instances, and so all their pods
 	moves   map[netip.Addr]bool        // nodes that move now
+	refused map[netip.Addr]bool        // nodes that move last, because the server has refused that before
 }
 
 func newPlan(all []*step, nodes map[netip.Addr]bool, elans map[netip.Addr][]netvirt.Key) *plan {
@@ -255,15 +298,17 @@ func (p *plan) ahead(have map[netip.Addr]bool) (switches []*step) {
 // choose chooses the nodes that move now: the first ones with at most a number of steps, and at least one. A node moves with its Node.
 func (p *plan) choose(most int) {
 	steps := 0
-	for _, s := range p.all {
-		node := p.node[s.head]
-		if s.head.Kind != netvirt.KindNode || !p.whole[node] {
-			continue
+	for _, last := range []bool{false, true} {
+		for _, s := range p.all {
+			node := p.node[s.head]
+			if s.head.Kind != netvirt.KindNode || !p.whole[node] || p.refused[node] != last {
+				continue
+			}
+			if steps += p.steps[node]; steps > most && len(p.moves) > 0 {
+				return
+			}
+			p.moves[node] = true
 		}
-		if steps += p.steps[node]; steps > most && len(p.moves) > 0 {
-			return
-		}
-		p.moves[node] = true
 	}
 }
 

@@ -133,7 +133,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1), moved: moved{ahead: map[netip.Addr]bool{}}}
+	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1), moved: moved{ahead: map[netip.Addr]bool{}, refused: map[netip.Addr]bool{}}}
 	b.release()
 	return b, nil
 }
@@ -216,7 +216,7 @@ func (b *Backend) readMirror(ctx context.Context, use func(*mirror)) error {
 
 // Write makes the changes in transactions of at most Batch groups. changes must be in the
 // order of netvirt.Sort. If the database differs from the last Read, Write reads it
-// again and starts over, once. While the layout changes it fails instead: the caller must read, because
+// again and starts over, once. While the layout changes it fails instead, also if the connection was closed since the last Read: the caller must read, because
 // other objects are damaged then than it knows. A *netvirt.RejectedError names the changes that the
 // server refuses; the groups that do not depend on them are written. A *netvirt.DeferredError names changes of nodes whose
 // layout changes later. After any other error
@@ -226,9 +226,9 @@ func (b *Backend) Write(ctx context.Context, changes []netvirt.Change) error {
 		return nil
 	}
 	err := b.with(ctx, func(s *session) error {
-		moves := s.mirror != nil && len(s.mirror.former) > 0
+		moves := s.mirror.moves()
 		err := b.write(ctx, s, changes)
-		if errors.Is(err, errStale) && !moves {
+		if errors.Is(err, errStale) && !moves && !s.mirror.moves() {
 			b.log.Debug("reading the northbound database again", "err", err)
 			s.mirror = nil
 			err = b.write(ctx, s, changes)
@@ -249,8 +249,11 @@ func (b *Backend) write(ctx context.Context, s *session, changes []netvirt.Chang
 		if err := b.read(ctx, s); err != nil {
 			return err
 		}
+		if s.mirror.moves() {
+			return fmt.Errorf("%w, or the connection was closed, while the layout changes", errStale)
+		}
 	}
-	if len(s.mirror.former) > 0 {
+	if s.mirror.moves() {
 		return b.move(ctx, w, steps(changes))
 	}
 	return w.run(ctx, transactions(steps(changes), b.cfg.Batch))

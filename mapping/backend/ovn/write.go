@@ -135,6 +135,8 @@ type write struct {
 	counted bool
 	// ahead are the steps whose switches each transaction adds.
 	ahead []*step
+	// whole refuses the steps of a transaction if one of them refers to a rejected object. Otherwise only that step is left out.
+	whole bool
 }
 
 // run makes transactions of steps.
@@ -220,9 +222,11 @@ func (w *write) transaction(ctx context.Context, all []*step) error {
 	err = w.commit(ctx, ops, len(all))
 	var refused *refusal
 	if errors.As(err, &refused) && refused.duplicate() != "" {
-		// A row of ours that has lost its marks.
-		w.mirror.strays[refused.duplicate()] = refused.op.Table.Row(refused.duplicate())
-		return w.transaction(ctx, all)
+		if _, known := w.mirror.strays[refused.duplicate()]; !known {
+			// A row of ours that has lost its marks.
+			w.mirror.strays[refused.duplicate()] = refused.op.Table.Row(refused.duplicate())
+			return w.transaction(ctx, all)
+		}
 	}
 	if err == nil {
 		ahead.commit()
@@ -236,6 +240,9 @@ func (w *write) prepare(all []*step) ([]ovsdb.Operation, *stage, error) {
 	ahead := w.mirror.stage()
 	for _, s := range all {
 		if err := ahead.apply(s); err != nil {
+			if len(w.rejected.Keys) > 0 && w.whole {
+				return nil, nil, &refusal{reason: "an object was rejected", details: err.Error()}
+			}
 			if len(w.rejected.Keys) > 0 {
 				continue // it refers to a rejected object
 			}
