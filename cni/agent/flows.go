@@ -92,13 +92,13 @@ func Settled(ctx context.Context, socket string) bool {
 
 // Programmed returns the stages of the ports that OpenDaylight knows on the bridge with a management socket, by their OpenFlow numbers. The
 // error is fs.ErrNotExist without the socket.
-func Programmed(ctx context.Context, socket string) (map[uint32]openflow.Stage, error) {
+func Programmed(ctx context.Context, socket string, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
 	c, err := openflow.Dial(ctx, socket)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	return c.Ports(ctx)
+	return c.Ports(ctx, addresses)
 }
 
 // Empty reports whether a bridge with a management socket has no flows. Without the socket the agent cannot see that, and it has some.

@@ -211,7 +211,7 @@ func managedHost(t *testing.T, place, endpoint string) (*world, *orderedBridge, 
 
 // joins runs the node's own part of an agent for OpenDaylight until the test ends. programmed returns the ports that OpenDaylight
 // knows, as node.Config says; nil: all are programmed.
-func (a *inProcess) joins(programmed func(context.Context) (map[uint32]openflow.Stage, error)) {
+func (a *inProcess) joins(programmed func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error)) {
 	a.w.t.Cleanup(a.joinsAs(node.Config{OpenDaylight: true, Programmed: programmed}))
 }
 

@@ -39,11 +39,11 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 			require.NoError(t, err)
 			socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
 			var begun atomic.Bool
-			a.joins(func(ctx context.Context) (map[uint32]openflow.Stage, error) {
+			a.joins(func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
 				if !begun.Load() {
 					return nil, nil
 				}
-				return agent.Programmed(ctx, socket)
+				return agent.Programmed(ctx, socket, addresses)
 			})
 			numbers := map[string]string{}
 			for _, port := range []string{management, web} {
@@ -69,7 +69,8 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 	}
 }
 
-// TestUnreachedPodInProcess: the port of a running pod to which a route from the switch leads, and none from tunnels, is replaced by a new one.
+// TestUnreachedPodInProcess: the port of a running pod to which a route from the switch leads, and none from tunnels, is replaced by a new one, if
+// tunnels lead to another port.
 // The pod keeps its link.
 func TestUnreachedPodInProcess(t *testing.T) {
 	t.Parallel()
@@ -80,11 +81,11 @@ func TestUnreachedPodInProcess(t *testing.T) {
 	require.NoError(t, err)
 	socket := filepath.Join(host.Dir, "br-int.mgmt")
 	var begun atomic.Bool
-	a.joins(func(ctx context.Context) (map[uint32]openflow.Stage, error) {
+	a.joins(func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
 		if !begun.Load() {
 			return nil, nil
 		}
-		return agent.Programmed(ctx, socket)
+		return agent.Programmed(ctx, socket, addresses)
 	})
 	numbers := map[string]string{}
 	number := func(port string) {
@@ -109,10 +110,10 @@ func TestUnreachedPodInProcess(t *testing.T) {
 	for _, number := range numbers {
 		w.program(socket, number)
 	}
-	out, err := exec.CommandContext(t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-group", "unix:"+socket,
-		fmt.Sprintf("group_id=150001,type=all,bucket=actions=load:%#x->NXM_NX_REG6[],resubmit(,220)", w.number(numbers[front])<<8)).CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	w.addGroup(socket, 150001, numbers[front])
 	w.addFlow(socket, "table=21,priority=42,ip,nw_dst=10.42.0.2,actions=group:150001")
+	w.addGroup(socket, 150002, numbers[management])
+	w.addFlow(socket, "table=36,priority=5,tun_id=0x186a1,actions=group:150002")
 	begun.Store(true)
 	bridge.serve(4, ledByNode, "10.42.0.8") // the node looks again
 	await(t, "the port is replaced", func() error {
@@ -160,6 +161,14 @@ func (w *world) number(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 16)
 	require.NoError(w.t, err)
 	return n
+}
+
+// addGroup adds the group of a route to the port of a bridge.
+func (w *world) addGroup(socket string, group int, number string) {
+	w.t.Helper()
+	out, err := exec.CommandContext(w.t.Context(), "ovs-ofctl", "-O", "OpenFlow13", "add-group", "unix:"+socket,
+		fmt.Sprintf("group_id=%d,type=all,bucket=actions=load:%#x->NXM_NX_REG6[],resubmit(,220)", group, w.number(number)<<8)).CombinedOutput()
+	require.NoError(w.t, err, "%s", out)
 }
 
 func (w *world) addFlow(socket, flow string) {

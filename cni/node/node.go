@@ -51,9 +51,9 @@ type Config struct {
 	OpenDaylight bool
 	// Managers are the managers of the switch, tcp:HOST:PORT or ssl:HOST:PORT, if OpenDaylight is at the same addresses.
 	Managers []string
-	// Programmed returns the stages of the ports that OpenDaylight knows, by their OpenFlow numbers. Nil if OpenDaylight does not program
-	// the switch.
-	Programmed func(context.Context) (map[uint32]openflow.Stage, error)
+	// Programmed returns the stages of the ports that OpenDaylight knows, as openflow.Conn.Ports does. Nil if OpenDaylight does not program the
+	// switch.
+	Programmed func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error)
 	Log        *slog.Logger
 	Registry   prometheus.Registerer
 }

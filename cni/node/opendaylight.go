@@ -47,10 +47,12 @@ func (n *Node) replacePorts(ctx context.Context, w wanted) (replaced bool, err e
 	}
 	var all []odlports.Port
 	for _, p := range w.pairs {
-		all = append(all, odlports.Port{Name: p.port, Interface: p.iface})
+		all = append(all, odlports.Port{Name: p.port, Interface: p.iface, Addresses: p.addresses})
 	}
 	for _, p := range pods {
-		all = append(all, odlports.Port{Name: p.Name, Interface: p.Interface, Container: p.Attachment.Container})
+		all = append(all, odlports.Port{
+			Name: p.Name, Interface: p.Interface, Container: p.Attachment.Container, Addresses: p.Addresses, Replaced: p.Replaced,
+		})
 	}
 	return n.odl.Replace(ctx, all)
 }

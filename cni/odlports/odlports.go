@@ -18,9 +18,9 @@ import (
 // Config configures Ports.
 type Config struct {
 	Switch *ovs.Switch
-	// Programmed returns the stages of the ports that OpenDaylight knows, by their OpenFlow numbers. Nil if OpenDaylight does not program
-	// the switch.
-	Programmed func(context.Context) (map[uint32]openflow.Stage, error)
+	// Programmed returns the stages of the ports that OpenDaylight knows, as openflow.Conn.Ports does. Nil if OpenDaylight does not program the
+	// switch.
+	Programmed func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error)
 	Log        *slog.Logger
 }
 
@@ -53,11 +53,13 @@ const retryAfter = 2 * time.Second
 // waits has the ports that wait.
 type waits map[string]wait
 
-// wait is since when and how long a port waits, and the stage that it has reached; unused ports have none.
+// wait is since when and how long a port waits, the stage that it has reached, and how often it was replaced without effect; unused ports
+// have neither.
 type wait struct {
-	since  time.Time
-	within time.Duration
-	stage  openflow.Stage
+	since    time.Time
+	within   time.Duration
+	stage    openflow.Stage
+	replaced int
 }
 
 // over reports whether a port has waited long enough.

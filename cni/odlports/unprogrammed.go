@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"net/netip"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/openflow"
@@ -15,6 +16,9 @@ type Port struct {
 	Name, Interface string
 	// Container is that of the pod; empty for a port of the node.
 	Container string
+	Addresses []netip.Addr
+	// Replaced is set if the port has been replaced: no ADD awaits it.
+	Replaced bool
 }
 
 // key identifies a port. Another sandbox of a pod has another port of the same name.
@@ -32,6 +36,8 @@ const (
 	removedWithin = 5 * time.Second
 	// removedEvery is the interval of the looks at them.
 	removedEvery = 500 * time.Millisecond
+	// replacedMost is how often the port of a sandbox is replaced without effect.
+	replacedMost = 4
 )
 
 // unseen is the stage of a port at which the agent could not look.
@@ -56,16 +62,16 @@ func (u unprogrammed) see(port string, at openflow.Stage, now time.Time) (replac
 	case at == openflow.Complete && w.within <= programmedWithin:
 		delete(u.waits, port)
 	case at == openflow.Complete && w.stage != openflow.Complete:
-		u.waits[port] = wait{now, w.within, openflow.Complete}
+		u.waits[port] = wait{now, w.within, openflow.Complete, w.replaced}
 	case at == openflow.Complete:
 	case w.stage == openflow.Complete && now.Sub(w.since) < programmedWithinMost:
-		u.waits[port] = wait{now, w.within, at}
+		u.waits[port] = wait{now, w.within, at, w.replaced}
 	case !waits || w.stage == openflow.Complete:
-		u.waits[port] = wait{now, programmedWithin, at}
+		u.waits[port] = wait{now, programmedWithin, at, 0}
 	case at > w.stage:
-		u.waits[port] = wait{now, w.within, at}
+		u.waits[port] = wait{now, w.within, at, w.replaced}
 	case w.over(now):
-		u.waits[port] = wait{now, min(2*w.within, programmedWithinMost), openflow.Unknown}
+		u.waits[port] = wait{now, min(2*w.within, programmedWithinMost), openflow.Unknown, w.replaced + 1}
 		return true
 	}
 	return false
@@ -80,7 +86,15 @@ func (u unprogrammed) hold(port string, now time.Time) {
 	case w.stage == openflow.Complete: // it stays so until it is seen again
 		return
 	}
-	u.waits[port] = wait{now, w.within, unseen}
+	u.waits[port] = wait{now, w.within, unseen, w.replaced}
+}
+
+// spent reports whether the port of a pod must not be replaced again after see has reported that it must, and whether that is so for the
+// first time.
+func (u unprogrammed) spent(port Port) (spent, first bool) {
+	replaced := u.waits[port.key()].replaced
+	spent = port.Container != "" && replaced > replacedMost
+	return spent, spent && replaced == replacedMost+1
 }
 
 // forget forgets all ports except these.
@@ -94,7 +108,7 @@ func (u unprogrammed) forget(ports []Port) {
 
 // Replace replaces a port of the node that OpenDaylight does not learn of, or to which it leads no packets of its elan-instance: ports
 // of the node are members of one. It replaces a port of the node or of a pod to which it leads no packets from other switches. ADDs look
-// at what else a pod needs. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
+// at what else a pod needs, until its port is replaced. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
 // OpenDaylight does not program the switch, or while no port at all has reached the stage that the port lacks. Without the
 // socket of the switch it replaces none, and no port waits.
 func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err error) {
@@ -102,47 +116,64 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 		return false, nil
 	}
 	p.unprogrammed.forget(ports)
-	known, err := p.known(ctx)
+	numbers, addresses := p.numbers(ctx, ports)
+	known, err := p.known(ctx, addresses)
 	if errors.Is(err, fs.ErrNotExist) {
 		clear(p.unprogrammed.waits)
 		return false, nil
 	}
+	withoutRoutes := err != nil
 	for _, port := range ports {
-		at := p.stage(ctx, port, known)
-		if at == unseen {
+		at := unseen
+		if number := numbers[port.Name]; number != 0 && len(known) > 0 {
+			at = stageOf(port, number, known)
+		}
+		if at == unseen || withoutRoutes && port.Container != "" {
 			p.unprogrammed.hold(port.key(), time.Now())
 			continue
 		}
 		if changed || !p.unprogrammed.see(port.key(), at, time.Now()) {
 			continue
 		}
+		if spent, first := p.unprogrammed.spent(port); spent {
+			if first {
+				p.cfg.Log.Error("OpenDaylight does not program the port of a pod, and the port is not replaced again; check that OpenDaylight has tunnels to this node, then delete the pod",
+					"port", port.Name, "interface", port.Interface, "lacks", lacking[at])
+			}
+			continue
+		}
 		p.cfg.Log.Warn("OpenDaylight has not programmed a port; the port is replaced", "port", port.Name, "interface", port.Interface, "lacks", lacking[at])
-		err = errors.Join(err, p.replace(ctx, port))
+		err = errors.Join(err, p.replace(ctx, port.Name, numbers[port.Name]))
 		changed = true
 	}
 	return changed, err
 }
 
-// stage returns how far OpenDaylight is with a port. A port is unseen while it waits for its turn, or for the switch.
-func (p *Ports) stage(ctx context.Context, port Port, known map[uint32]openflow.Stage) openflow.Stage {
-	if len(known) == 0 {
-		return unseen
+// numbers returns the OpenFlow numbers of the ports that the switch has, and the addresses of these.
+func (p *Ports) numbers(ctx context.Context, ports []Port) (map[string]uint32, openflow.Addresses) {
+	ctx, cancel := context.WithTimeout(ctx, flowsTimeout)
+	defer cancel()
+	numbers, addresses := map[string]uint32{}, openflow.Addresses{}
+	for _, port := range ports {
+		if number, err := p.cfg.Switch.Number(ctx, port.Name); err == nil {
+			numbers[port.Name], addresses[number] = number, port.Addresses
+		}
 	}
-	number, err := p.cfg.Switch.Number(ctx, port.Name)
-	if err != nil {
-		return unseen
-	}
-	return stageOf(port, number, known)
+	return numbers, addresses
 }
 
-// stageOf returns the stage of the port with a number. A port that lacks what no port has counts as unseen, and so does one of a pod that
+// stageOf returns the stage of the port with a number, Complete at most. A port that lacks what no port has counts as unseen, and so does one of a pod that
 // an ADD possibly awaits.
 func stageOf(port Port, number uint32, known map[uint32]openflow.Stage) openflow.Stage {
 	at, most := known[number], openflow.Unknown
 	for _, other := range known {
 		most = max(most, other)
 	}
-	if at < openflow.Complete && most <= at || at < openflow.Led && port.Container != "" {
+	awaited := port.Container != "" && !port.Replaced
+	switch {
+	case at >= openflow.Complete:
+		return openflow.Complete
+	case at == openflow.Led && most < openflow.Reached, most <= at, at < openflow.Led && awaited:
 		return unseen
 	}
 	return at
@@ -152,26 +183,22 @@ func stageOf(port Port, number uint32, known map[uint32]openflow.Stage) openflow
 const flowsTimeout = time.Second
 
 // known returns the stages of the ports that OpenDaylight knows, as Config.Programmed does; none if the agent could not add a port again.
-func (p *Ports) known(ctx context.Context) (map[uint32]openflow.Stage, error) {
+func (p *Ports) known(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
 	if p.cfg.Switch.AwaitsFlows() != nil {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, flowsTimeout)
 	defer cancel()
-	return p.cfg.Programmed(ctx)
+	return p.cfg.Programmed(ctx, addresses)
 }
 
 // replace replaces a port by a new one. Netvirt knows the former port, so the new one comes after the flows of the former: OpenDaylight can lose
 // flows of a port that returns while it removes them.
-func (p *Ports) replace(ctx context.Context, port Port) error {
+func (p *Ports) replace(ctx context.Context, name string, former uint32) error {
 	if err := p.cfg.Switch.AwaitsFlows(); err != nil { // else OpenDaylight would not see the new port
 		return err
 	}
-	former, err := p.cfg.Switch.Number(ctx, port.Name)
-	if err != nil {
-		return err
-	}
-	return p.cfg.Switch.Replace(ctx, port.Name, func(ctx context.Context) { p.awaitRemoved(ctx, former) })
+	return p.cfg.Switch.Replace(ctx, name, former, func(ctx context.Context) { p.awaitRemoved(ctx, former) })
 }
 
 // awaitRemoved waits until OpenDaylight no longer knows a port, for removedWithin at most.
@@ -179,7 +206,7 @@ func (p *Ports) awaitRemoved(ctx context.Context, number uint32) {
 	ctx, cancel := context.WithTimeout(ctx, removedWithin)
 	defer cancel()
 	for {
-		known, err := p.known(ctx)
+		known, err := p.known(ctx, nil)
 		if _, stays := known[number]; err == nil && len(known) > 0 && !stays {
 			return
 		}

@@ -47,6 +47,24 @@ func TestUnprogrammedPorts(t *testing.T) {
 	require.True(t, u.see("a", openflow.Unknown, now.Add(programmedWithin)))
 }
 
+// The port of a pod is replaced four times without effect, and the log says once that it is not replaced again. A port of the node is replaced on and on.
+func TestSpentPorts(t *testing.T) {
+	now := time.Now()
+	for container, wanted := range map[string][][2]bool{
+		"sandbox": {{}, {}, {}, {}, {true, true}, {true, false}, {true, false}},
+		"":        {{}, {}, {}, {}, {}, {}, {}},
+	} {
+		u, port := unprogrammed{waits{}}, Port{Name: "a", Container: container}
+		for i, w := range wanted {
+			require.False(t, u.see(port.key(), openflow.Led, now))
+			now = now.Add(programmedWithinMost)
+			require.True(t, u.see(port.key(), openflow.Led, now))
+			spent, first := u.spent(port)
+			require.Equal(t, w, [2]bool{spent, first}, i)
+		}
+	}
+}
+
 // OpenDaylight has the whole time for each stage of a port. A port that goes back waits on.
 func TestStagesOfPorts(t *testing.T) {
 	begun := time.Now()
@@ -86,7 +104,8 @@ func TestUnseenPorts(t *testing.T) {
 	require.Zero(t, u.next(at(5*time.Hour)))
 }
 
-// A new port does not help while no port at all has what a port lacks. ADDs look at what else a pod lacks than packets from tunnels.
+// A new port does not help while no port at all has what a port lacks. ADDs look at what else a pod lacks than packets from tunnels, until its
+// port is replaced: nobody awaits the new one.
 func TestStageOf(t *testing.T) {
 	type stages = map[uint32]openflow.Stage
 	for name, c := range map[string]struct {
@@ -99,15 +118,40 @@ func TestStageOf(t *testing.T) {
 		"it knows the port":                      {stages{7: openflow.Tagged, 8: openflow.Tagged}, unseen, unseen},
 		"it knows the port, and leads to others": {stages{7: openflow.Tagged, 8: openflow.Led}, openflow.Tagged, unseen},
 		"tunnels do not lead to any port":        {stages{7: openflow.Led, 8: openflow.Led}, unseen, unseen},
-		"tunnels lead to others only":            {stages{7: openflow.Led, 8: openflow.Complete}, openflow.Led, openflow.Led},
+		"no other port needs tunnels":            {stages{7: openflow.Led, 8: openflow.Complete}, unseen, unseen},
+		"tunnels lead to others only":            {stages{7: openflow.Led, 8: openflow.Reached}, openflow.Led, openflow.Led},
 		"the port has everything":                {stages{7: openflow.Complete, 8: openflow.Led}, openflow.Complete, openflow.Complete},
+		"tunnels lead to it":                     {stages{7: openflow.Reached, 8: openflow.Led}, openflow.Complete, openflow.Complete},
 	} {
 		require.Equal(t, c.node, stageOf(Port{}, 7, c.known), name)
 		require.Equal(t, c.pods, stageOf(Port{Container: "sandbox"}, 7, c.known), name)
+		require.Equal(t, c.node, stageOf(Port{Container: "sandbox", Replaced: true}, 7, c.known), name)
 	}
 	for at := openflow.Unknown; at < openflow.Complete; at++ {
 		require.NotEmpty(t, lacking[at])
 	}
+}
+
+// The replacements of a port count until it has been programmed for long.
+func TestReplacementsAreCounted(t *testing.T) {
+	u, now := unprogrammed{waits{}}, time.Now()
+	later := func(d time.Duration) time.Time {
+		now = now.Add(d)
+		return now
+	}
+	require.False(t, u.see("a", openflow.Led, now))
+	for i := range 3 {
+		require.True(t, u.see("a", openflow.Led, later(programmedWithinMost)))
+		require.Equal(t, i+1, u.waits["a"].replaced)
+		u.hold("a", now)
+		require.False(t, u.see("a", openflow.Tagged, now))
+		require.False(t, u.see("a", openflow.Complete, now))
+		require.False(t, u.see("a", openflow.Led, now))
+		require.Equal(t, i+1, u.waits["a"].replaced)
+	}
+	require.False(t, u.see("a", openflow.Complete, now))
+	require.False(t, u.see("a", openflow.Led, later(programmedWithinMost)))
+	require.Zero(t, u.waits["a"].replaced)
 }
 
 // A port of another sandbox begins again, and the port of a sandbox that is gone is forgotten.
@@ -126,7 +170,9 @@ func TestPortsOfSandboxes(t *testing.T) {
 func TestPortsWithoutSocket(t *testing.T) {
 	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Controller: ovs.OVN, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	p := New(Config{Switch: vswitch, Programmed: func(context.Context) (map[uint32]openflow.Stage, error) { return nil, fs.ErrNotExist }})
+	p := New(Config{Switch: vswitch, Programmed: func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error) {
+		return nil, fs.ErrNotExist
+	}})
 	changed, err := p.Replace(t.Context(), []Port{{Name: "a"}})
 	require.NoError(t, err)
 	require.False(t, changed)
@@ -137,7 +183,7 @@ func TestPortsWithoutSocket(t *testing.T) {
 func TestPortsOfHungSwitch(t *testing.T) {
 	vswitch, err := ovs.New(ovs.Config{Endpoint: "unix:" + t.TempDir() + "/none", Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
-	p := New(Config{Switch: vswitch, Programmed: func(ctx context.Context) (map[uint32]openflow.Stage, error) {
+	p := New(Config{Switch: vswitch, Programmed: func(ctx context.Context, _ openflow.Addresses) (map[uint32]openflow.Stage, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}})

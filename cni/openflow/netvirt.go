@@ -174,12 +174,18 @@ type Stage int
 const (
 	Unknown  Stage = iota // it has no tag
 	Tagged                // its elan-instance does not lead packets to it
-	Led                   // a route from the switch leads to it, and not from tunnels
+	Led                   // a route to an IPv4 address of the port leads to it from the switch, and not from tunnels
 	Complete              // it lacks nothing of this; it can have no route
+	Reached               // the same, and a group of a route leads to it from tunnels
 )
 
-// Ports returns the stages of the ports that Netvirt has given a tag, by their numbers. Tunnels have a tag, and no elan-instance.
-func (c *Conn) Ports(ctx context.Context) (map[uint32]Stage, error) {
+// Addresses are the addresses of ports, by their OpenFlow numbers.
+type Addresses map[uint32][]netip.Addr
+
+// Ports returns the stages of the ports that Netvirt has given a tag, by their numbers. Tunnels have a tag, and no elan-instance. A port
+// without an IPv4 address among the addresses is never Led. No port is Led or Reached without addresses, and if routes
+// cannot be read: then there is an error too.
+func (c *Conn) Ports(ctx context.Context, addresses Addresses) (map[uint32]Stage, error) {
 	flows, err := c.Flows(ctx, portTable, Match{})
 	if err != nil {
 		return nil, err
@@ -188,58 +194,95 @@ func (c *Conn) Ports(ctx context.Context) (map[uint32]Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	unreached, err := c.unreached(ctx)
-	if err != nil {
-		return nil, err
-	}
-	ports := map[uint32]Stage{}
+	ports, tags, to := map[uint32]Stage{}, map[uint32]uint64{}, map[uint64][]netip.Addr{}
 	for _, f := range flows {
 		if f.InPort == 0 || f.Writes.Mask&portMask != portMask {
 			continue
 		}
-		switch tag := f.Writes.Value & portMask >> portShift; {
-		case !led[tag]:
-			ports[f.InPort] = Tagged
-		case unreached[tag]:
-			ports[f.InPort] = Led
-		default:
-			ports[f.InPort] = Complete
+		tag := f.Writes.Value & portMask >> portShift
+		if ports[f.InPort] = Tagged; led[tag] {
+			ports[f.InPort], tags[f.InPort], to[tag] = Complete, tag, addresses[f.InPort]
 		}
+	}
+	if addresses == nil {
+		return ports, nil
+	}
+	routed, err := c.routed(ctx, to)
+	if err != nil {
+		return ports, err
+	}
+	for number, tag := range tags {
+		ports[number] = routed[tag]
 	}
 	return ports, nil
 }
 
-// unreached returns the tags of the ports to which a group of a route leads, but no flow from tunnels leads to this group. Routes
-// are read only if there is such a group, because there are as many as pods in the cluster.
-func (c *Conn) unreached(ctx context.Context) (map[uint64]bool, error) {
+// routed returns the stages of ports that have their elan-instances, by their tags. Routes are read only for a port to which a group
+// leads that no flow from tunnels leads to.
+func (c *Conn) routed(ctx context.Context, to map[uint64][]netip.Addr) (map[uint64]Stage, error) {
 	groups, err := c.Groups(ctx)
 	if err != nil {
 		return nil, err
 	}
-	fromTunnels, err := c.Flows(ctx, tunnelTable, Match{})
+	fromTunnels, err := c.fromTunnels(ctx)
 	if err != nil {
 		return nil, err
 	}
-	tags := map[uint32]uint64{}
+	stages, local := map[uint64]Stage{}, map[uint64]bool{}
+	for tag := range to {
+		stages[tag] = Complete
+	}
 	for group, does := range groups {
-		if tag := does.destination(); tag != 0 && !leadsTo(fromTunnels, group) {
-			tags[group] = tag
+		if tag := does.destination(); fromTunnels[group] {
+			stages[tag] = Reached
+		} else {
+			local[tag] = true
 		}
 	}
-	if len(tags) == 0 {
-		return nil, nil
+	for tag, addresses := range to {
+		for _, a := range addresses {
+			if !a.Is4() || !local[tag] {
+				continue
+			}
+			routes, err := c.Flows(ctx, routeTable, Match{IPv4: a})
+			if err != nil {
+				return nil, err
+			}
+			if leading := leading(routes, groups, tag); len(leading) > 0 && !anyOf(leading, fromTunnels) {
+				stages[tag] = Led
+			}
+		}
 	}
-	routes, err := c.Flows(ctx, routeTable, Match{})
-	unreached := map[uint64]bool{}
-	for group, tag := range tags {
-		unreached[tag] = unreached[tag] || leadsTo(routes, group)
-	}
-	return unreached, err
+	return stages, nil
 }
 
-// leadsTo reports whether one of the flows leads to a group.
-func leadsTo(flows []Flow, group uint32) bool {
-	return slices.ContainsFunc(flows, func(f Flow) bool { return slices.Contains(f.Groups, group) })
+// leading returns the groups by which routes lead to a port.
+func leading(routes []Flow, groups map[uint32]Actions, port uint64) (all []uint32) {
+	for _, f := range routes {
+		for _, g := range f.Groups {
+			if groups[g].destination() == port {
+				all = append(all, g)
+			}
+		}
+	}
+	return all
+}
+
+// fromTunnels returns the groups to which flows from tunnels lead.
+func (c *Conn) fromTunnels(ctx context.Context) (map[uint32]bool, error) {
+	flows, err := c.Flows(ctx, tunnelTable, Match{})
+	groups := map[uint32]bool{}
+	for _, f := range flows {
+		for _, g := range f.Groups {
+			groups[g] = true
+		}
+	}
+	return groups, err
+}
+
+// anyOf reports whether one of the groups is in a set.
+func anyOf(groups []uint32, set map[uint32]bool) bool {
+	return slices.ContainsFunc(groups, func(g uint32) bool { return set[g] })
 }
 
 // led returns the tags of the ports to which elan-instances lead packets.
@@ -274,19 +317,12 @@ func (c *Conn) lacksRoute(ctx context.Context, to netip.Addr, port uint64) (stri
 		return fmt.Sprintf("table %d has no flow to %s", routeTable, to), err
 	}
 	groups, err := c.Groups(ctx)
-	var leading []uint32
-	for _, f := range flows {
-		for _, g := range f.Groups {
-			if slices.Contains(groups[g].Registers, Load{portRegister, port << registerShift}) {
-				leading = append(leading, g)
-			}
-		}
-	}
+	leading := leading(flows, groups, port)
 	if err != nil || len(leading) == 0 {
 		return fmt.Sprintf("table %d does not lead packets to %s to its port", routeTable, to), err
 	}
-	fromTunnels, err := c.Flows(ctx, tunnelTable, Match{})
-	if err != nil || !slices.ContainsFunc(leading, func(g uint32) bool { return leadsTo(fromTunnels, g) }) {
+	fromTunnels, err := c.fromTunnels(ctx)
+	if err != nil || !anyOf(leading, fromTunnels) {
 		return fmt.Sprintf("table %d has no flow from tunnels to %s", tunnelTable, to), err
 	}
 	return "", nil

@@ -117,7 +117,7 @@ func TestLacks(t *testing.T) {
 }
 
 // TestPorts: only ports with a tag count. An elan-instance leads to a port by its tag, not by that of a former port. A flow to another
-// switch does not lead to the tunnel. Tunnels must lead to the groups of all routes to a port.
+// switch does not lead to the tunnel. Tunnels must lead to the group of a route to each IPv4 address of a port, as for an ADD.
 func TestPorts(t *testing.T) {
 	b := newBridge(t)
 	for _, flow := range []string{
@@ -160,19 +160,36 @@ func TestPorts(t *testing.T) {
 	} {
 		b.change("add-flow", flow)
 	}
-	require.Equal(t, map[uint32]openflow.Stage{
-		5: openflow.Tagged, 6: openflow.Tagged, 7: openflow.Complete, 10: openflow.Complete, 11: openflow.Led, 12: openflow.Complete,
-	}, b.ports(), "tunnels lead to one of two routes to port 11, and the group of port 12 is of no route")
-	b.change("add-flow", "table=36,priority=5,tun_id=0x186a3,actions=group:150012")
-	require.Equal(t, openflow.Complete, b.ports()[11])
+	addresses := openflow.Addresses{
+		10: {netip.MustParseAddr("10.42.0.10")}, 12: {netip.MustParseAddr("10.42.0.12")},
+		11: {netip.MustParseAddr("fd00::11"), netip.MustParseAddr("10.42.0.11")},
+	}
+	stages := map[uint32]openflow.Stage{
+		5: openflow.Tagged, 6: openflow.Tagged, 7: openflow.Complete, 10: openflow.Reached, 11: openflow.Reached, 12: openflow.Complete,
+	}
+	require.Equal(t, stages, b.ports(addresses), "port 11 has another route of a former address, and the group of port 12 is of no route to its address")
+	addresses[11] = append(addresses[11], netip.MustParseAddr("10.43.0.11"))
+	stages[11] = openflow.Led
+	require.Equal(t, stages, b.ports(addresses), "tunnels lead to one of two addresses of port 11")
+	b.change("add-group", "group_id=150014,type=all,bucket=actions=load:0xb00->NXM_NX_REG6[],resubmit(,220)")
+	b.change("add-flow", "table=21,priority=42,ip,metadata=0x30d42/0xfffffe,nw_dst=10.43.0.11,actions=group:150014")
+	require.Equal(t, stages, b.ports(addresses))
+	b.change("add-flow", "table=36,priority=5,tun_id=0x186a3,actions=group:150014")
+	stages[11] = openflow.Reached
+	require.Equal(t, stages, b.ports(addresses), "tunnels lead to one of two groups of routes to 10.43.0.11")
+
+	b.change("del-flows", "table=36")
+	stages[10], stages[11] = openflow.Led, openflow.Complete
+	addresses[11] = []netip.Addr{netip.MustParseAddr("fd00::11")}
+	require.Equal(t, stages, b.ports(addresses), "port 11 has no IPv4 address")
 }
 
-func (b bridge) ports() map[uint32]openflow.Stage {
+func (b bridge) ports(addresses openflow.Addresses) map[uint32]openflow.Stage {
 	b.t.Helper()
 	c, err := openflow.Dial(b.t.Context(), b.socket)
 	require.NoError(b.t, err)
 	defer c.Close()
-	ports, err := c.Ports(b.t.Context())
+	ports, err := c.Ports(b.t.Context(), addresses)
 	require.NoError(b.t, err)
 	return ports
 }

@@ -20,14 +20,15 @@ type numbers struct {
 	former map[string]int // by name
 }
 
-// keep notes the number of a port that is removed. OpenDaylight does not learn of the removal if the switch has not opened the port.
+// keep notes the number of a port that is removed. OpenDaylight does not learn of the removal if the switch has not opened the port,
+// unless the port is being replaced.
 func (n *numbers) keep(row *vswitch.Interface) {
 	if row.OfportRequest == nil {
 		return
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if row.Ofport != nil && *row.Ofport > 0 {
+	if row.Ofport != nil && *row.Ofport > 0 || row.Type == releasedType {
 		delete(n.former, row.Name)
 		return
 	}

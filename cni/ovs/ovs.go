@@ -36,7 +36,9 @@ type Config struct {
 	// MasterWait is how long all members of OpenDaylight may be slaves of the bridge, until the switch disconnects one, and until it
 	// disconnects the next one. An election of OpenDaylight takes about 20 s. Default 45 s.
 	MasterWait time.Duration
-	Log        *slog.Logger
+	// GivesBack is set for the agent alone: each connection gives ports back to the switch whose replacement was interrupted.
+	GivesBack bool
+	Log       *slog.Logger
 }
 
 // Controller is the software that programs the bridge.

@@ -27,6 +27,8 @@ type Port struct {
 	HostPorts  []HostPort
 	// DefaultGateway is isDefaultGateway of the network's configuration: "true", "false", or empty if it says nothing.
 	DefaultGateway string
+	// Replaced is set by Switch.Replace.
+	Replaced bool
 	// Unreadable are entries of host ports that another program has changed. They are of no effect.
 	Unreadable []string
 }
@@ -114,6 +116,7 @@ const (
 	keyNetwork   = "coe-network"
 	keyHostPorts = "coe-host-ports"      // only of ports that have some
 	keyDefault   = "coe-default-gateway" // only of ports whose configuration says it
+	keyReplaced  = "coe-replaced"        // only of ports that were replaced: "true"
 	keyInstalled = "ovn-installed"       // set by OVN
 	// keyInstalledAt is when ovn-controller set it, in milliseconds since 1970.
 	keyInstalledAt = "ovn-installed-ts"
@@ -145,7 +148,7 @@ func (p Port) externalIDs() map[string]string {
 func portOf(row *vswitch.Interface) (p Port, ok bool) {
 	ids := row.ExternalIDs
 	p = Port{
-		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC], DefaultGateway: ids[keyDefault],
+		Name: row.Name, Interface: ids[keyInterface], PodUID: ids[keyPodUID], MAC: ids[keyMAC], DefaultGateway: ids[keyDefault], Replaced: ids[keyReplaced] != "",
 		Attachment: Attachment{Network: ids[keyNetwork], Container: ids[keyContainer], IfName: ids[keyIfName], Netns: ids[keyNetns]},
 	}
 	for _, text := range strings.Fields(ids[keyAddresses]) {

@@ -12,53 +12,93 @@ import (
 // port, and the row and the link stay.
 const releasedType = "coe-released"
 
-// Replace gives a port a new OpenFlow number. In between the switch does not have the port, until gone returns. If the process is killed
-// meanwhile, the next connection gives the port back to the switch.
-func (s *Switch) Replace(ctx context.Context, name string, gone func(context.Context)) error {
-	one, err := s.session(ctx)
-	if err != nil {
-		return err
-	}
-	number, err := s.numbers.next(one, name)
-	if err != nil {
-		return fmt.Errorf("choose the number of port %s: %w", name, err)
-	}
-	err = s.takeBack(ctx, one, name)
-	if err == nil {
-		gone(ctx)
-	}
-	if err := errors.Join(err, s.giveBack(ctx, one, ovsdb.Row{"ofport_request": number}, ovsdb.NewCondition("name", ovsdb.ConditionEqual, name))); err != nil {
+// Replace gives the port that has an OpenFlow number another one, and marks it as Replaced. In between the switch does not have the port,
+// until gone returns or ctx ends. If the process is killed meanwhile, the next agent gives the port back to the switch. A port with the same name
+// and another number stays as it is: it is that of another sandbox.
+func (s *Switch) Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) error {
+	if err := s.replace(ctx, name, number, gone); err != nil {
 		return fmt.Errorf("replace port %s: %w", name, err)
 	}
 	return nil
 }
 
-// takeBack makes the switch release a port, and waits until it has.
-func (s *Switch) takeBack(ctx context.Context, one *session, name string) error {
-	row, err := one.root()
+func (s *Switch) replace(ctx context.Context, name string, number uint32, gone func(context.Context)) error {
+	one, err := s.session(ctx)
 	if err != nil {
 		return err
+	}
+	row, err := one.iface(name)
+	if err != nil {
+		return err
+	}
+	if row == nil || row.Ofport == nil || *row.Ofport != int(number) {
+		return errNotTheSame
+	}
+	s.numbers.keep(row) // OpenDaylight learns that this number is gone
+	next, err := s.numbers.next(one, name)
+	if err != nil {
+		return fmt.Errorf("choose its number: %w", err)
+	}
+	taken, err := s.takeBack(ctx, one, name, number)
+	if err == nil && !taken {
+		return errNotTheSame
+	}
+	if err == nil {
+		gone(ctx)
+	}
+	count, failed := s.giveBack(ctx, ovsdb.Row{"ofport_request": next}, ovsdb.NewCondition("name", ovsdb.ConditionEqual, name))
+	if failed == nil && count == 0 {
+		failed = errNotTheSame
+	}
+	return errors.Join(err, failed)
+}
+
+var errNotTheSame = errors.New("the switch has it no longer, or has another one of the same name")
+
+// takeBack makes the switch release the port that has an OpenFlow number, and waits until it has. taken is false if there is no such port.
+func (s *Switch) takeBack(ctx context.Context, one *session, name string, number uint32) (taken bool, err error) {
+	row, err := one.root()
+	if err != nil {
+		return false, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	is := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
-	ops := (&topRow{row}).demand()
-	results, err := one.transact(ctx, append([]ovsdb.Operation{updateInterfaces(ovsdb.Row{"type": releasedType}, is)}, ops...)...)
-	if err != nil {
-		return err
+	is := []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name), ovsdb.NewCondition("ofport", ovsdb.ConditionEqual, int(number))}
+	mark := ovsdb.OvsMap{GoMap: map[any]any{keyReplaced: "true"}}
+	ops := []ovsdb.Operation{
+		{
+			Op: ovsdb.OperationMutate, Table: "Interface", Where: is,
+			Mutations: []ovsdb.Mutation{*ovsdb.NewMutation("external_ids", ovsdb.MutateOperationInsert, mark)},
+		},
+		updateInterfaces(ovsdb.Row{"type": releasedType}, is),
 	}
-	return s.awaitConfiguration(ctx, demanded(results))
+	results, err := one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
+	if err != nil || results[0].Count == 0 {
+		return false, err
+	}
+	return true, s.awaitConfiguration(ctx, demanded(results))
 }
 
-// giveBack lets the switch use released ports again, also if ctx has ended. row has what else changes.
-func (s *Switch) giveBack(ctx context.Context, one *session, row ovsdb.Row, of ...ovsdb.Condition) error {
+// giveBack lets the switch use released ports again, also if ctx has ended, and returns their number. row has what else changes.
+func (s *Switch) giveBack(ctx context.Context, row ovsdb.Row, of ...ovsdb.Condition) (count int, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.Timeout)
 	defer cancel()
-	row["type"] = ""
-	_, err := one.transact(ctx, updateInterfaces(row, append(of, ovsdb.NewCondition("type", ovsdb.ConditionEqual, releasedType))...))
-	return err
+	one, err := s.session(ctx) // possibly another one: the server was restarted
+	if err != nil {
+		return 0, err
+	}
+	return one.giveBack(ctx, row, of...)
 }
 
-func updateInterfaces(row ovsdb.Row, of ...ovsdb.Condition) ovsdb.Operation {
+func (o *session) giveBack(ctx context.Context, row ovsdb.Row, of ...ovsdb.Condition) (count int, err error) {
+	row["type"] = ""
+	results, err := o.transact(ctx, updateInterfaces(row, append(of, ovsdb.NewCondition("type", ovsdb.ConditionEqual, releasedType))))
+	if err != nil {
+		return 0, err
+	}
+	return results[0].Count, nil
+}
+
+func updateInterfaces(row ovsdb.Row, of []ovsdb.Condition) ovsdb.Operation {
 	return ovsdb.Operation{Op: ovsdb.OperationUpdate, Table: "Interface", Where: of, Row: row}
 }

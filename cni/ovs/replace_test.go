@@ -11,14 +11,16 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
-// A port is replaced by one with another number. Its row and its link stay, and in between the switch does not have it, also if ctx ends then.
+// A port is replaced by one with another number, and marked. Its row and its link stay, and in between the switch does not have it, also if ctx
+// ends then.
 func TestReplace(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	number, row := n.returns(p), n.of(p, "_uuid")
+	p.Replaced = true
 	for range 2 {
 		ctx, cancel := context.WithCancel(n.within())
-		require.NoError(t, n.Replace(ctx, p.Name, func(ctx context.Context) {
+		require.NoError(t, n.Replace(ctx, p.Name, n.number(p), func(ctx context.Context) {
 			_, err := n.Number(ctx, p.Name)
 			require.ErrorContains(t, err, p.Name)
 			require.Equal(t, "-1\n", n.of(p, "ofport"))
@@ -35,27 +37,84 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// A port whose replacement was interrupted comes back with the next connection, with any controller.
+// A port whose replacement was interrupted comes back with the next connection of an agent, with any controller. Others leave it alone.
 func TestInterruptedReplacement(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	n.returns(p)
-	require.NoError(t, n.Replace(n.within(), p.Name, func(context.Context) {
-		follow(t, n.lab, ovs.OVN)
+	require.ErrorContains(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {
+		doctor := follow(t, n.lab, ovs.OpenDaylight)
+		require.NoError(t, doctor.AwaitConnection(doctor.within()))
+		require.Equal(t, "coe-released\n", n.of(p, "type"))
+		followWith(t, n.lab, ovs.Config{Controller: ovs.OVN, GivesBack: true})
 		require.Eventually(t, func() bool { return n.of(p, "ofport") != "-1\n" }, patience.Patience, 5*time.Millisecond)
-	}))
+	}), "no longer")
 	require.NoError(t, n.Await(n.within(), p))
 }
 
-// A port that is deleted while it is replaced stays away.
+// A server that is restarted during a replacement gets the port back.
+func TestReplacementWithOtherConnection(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	number := n.returns(p)
+	require.NoError(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {
+		require.NoError(t, n.host.OVSDB.Kill())
+		require.NoError(t, n.host.OVSDB.Start(t.Context()))
+	}))
+	require.NoError(t, n.Await(n.within(), p))
+	require.NotEqual(t, number, n.of(p, "ofport"))
+}
+
+// A port that is deleted while it is replaced stays away. OpenDaylight learns that it is gone, so the next one has another number.
 func TestReplacementOfDeletedPort(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
-	n.returns(p)
-	require.NoError(t, n.Replace(n.within(), p.Name, func(ctx context.Context) {
+	number := n.returns(p)
+	require.ErrorContains(t, n.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
 		require.NoError(t, n.Delete(ctx, p.Name, p.Attachment))
-	}))
+	}), "no longer")
 	_, found, err := n.Port(n.within(), p.Name)
 	require.NoError(t, err)
 	require.False(t, found)
+	require.NotEqual(t, number, n.returns(p))
+}
+
+// The fresh port of another sandbox has the name of the former one, and is not replaced instead.
+func TestReplacementOfFormerPort(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	n.returns(p)
+	former := n.number(p)
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
+	p.Attachment.Container += "again"
+	number := n.returns(p)
+	require.ErrorContains(t, n.Replace(n.within(), p.Name, former, func(context.Context) { t.Error("the fresh port is released") }), "another one")
+	require.Equal(t, number, n.of(p, "ofport"))
+	require.Equal(t, "\"\"\n", n.of(p, "type"))
+}
+
+// A port that has come back with its former number after a reboot is replaced by one with another number.
+func TestReplacementAfterReboot(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	former := n.returns(p)
+	require.NoError(t, n.host.VSwitchd.Kill())
+	n.unlink(p)
+	require.NoError(t, n.host.VSwitchd.Start(t.Context()))
+	require.Eventually(t, func() bool { return n.of(p, "ofport") == "-1\n" }, patience.Patience, 5*time.Millisecond)
+	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
+	p.Attachment.Container += "again"
+	n.link(p)
+	require.Equal(t, former, n.returns(p))
+	require.NoError(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {}))
+	require.NoError(t, n.Await(n.within(), p))
+	require.NotEqual(t, former, n.of(p, "ofport"))
+}
+
+// number returns the OpenFlow number of a port.
+func (n *node) number(p ovs.Port) uint32 {
+	n.t.Helper()
+	number, err := n.Number(n.within(), p.Name)
+	require.NoError(n.t, err)
+	return number
 }

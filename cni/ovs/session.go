@@ -36,9 +36,13 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		one.close()
 		return nil, err
 	}
-	if err := s.giveBack(ctx, one, ovsdb.Row{}); err != nil {
-		one.close()
-		return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
+	if s.cfg.GivesBack {
+		switch count, err := one.giveBack(ctx, ovsdb.Row{}); {
+		case err != nil:
+			s.log.Error("cannot give the switch ports back that were being replaced", "err", err)
+		case count > 0:
+			s.log.Info("gave the switch ports back that were being replaced", "ports", count)
+		}
 	}
 	return one, nil
 }
@@ -65,7 +69,7 @@ func (o *session) monitor(ctx context.Context, timeout time.Duration, changed fu
 		client.WithTable(bridge, &bridge.Name, &bridge.DatapathType, &bridge.Controller, &bridge.Protocols),
 		client.WithTable(controller, &controller.Target, &controller.IsConnected),
 		client.WithTable(port, &port.Name),
-		client.WithTable(iface, &iface.Name, &iface.ExternalIDs, &iface.Ofport, &iface.OfportRequest, &iface.Error, &iface.LinkState))
+		client.WithTable(iface, &iface.Name, &iface.Type, &iface.ExternalIDs, &iface.Ofport, &iface.OfportRequest, &iface.Error, &iface.LinkState))
 	_, err := within(ctx, func() (client.MonitorCookie, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 		defer cancel()

@@ -134,7 +134,7 @@ func (f *agentFlags) parts(log *slog.Logger) (p agentParts, err error) {
 	if p.uplink, err = f.uplink(f.stateDir, p.files, log); err != nil {
 		return p, err
 	}
-	if p.ovs, err = f.vswitch(log); err != nil {
+	if p.ovs, err = f.vswitch(true, log); err != nil {
 		return p, err
 	}
 	if p.managed, err = f.management(); err != nil {
@@ -201,11 +201,13 @@ func (f *agentFlags) checkManagers() error {
 func (f *agentFlags) flows() string { return filepath.Join(f.runDirs.ovs, f.ovsBridge+".mgmt") }
 
 // programmed returns how the agent finds out which ports OpenDaylight has programmed; nil with OVN.
-func (f *agentFlags) programmed() func(context.Context) (map[uint32]openflow.Stage, error) {
+func (f *agentFlags) programmed() func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error) {
 	if f.backend != ovs.OpenDaylight {
 		return nil
 	}
-	return func(ctx context.Context) (map[uint32]openflow.Stage, error) { return agent.Programmed(ctx, f.flows()) }
+	return func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
+		return agent.Programmed(ctx, f.flows(), addresses)
+	}
 }
 
 // management returns how the node's switch is managed.

@@ -55,11 +55,12 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	defer running.Wait()
 	defer stop()
 	running.Go(func() { p.ovs.Run(needed) })
-	managed, release := context.WithCancel(needed)
-	var managing sync.WaitGroup
-	defer managing.Wait() // it needs the connection to the switch
+	connected, release := context.WithCancel(needed)
+	var using sync.WaitGroup
+	defer using.Wait() // they need the connection to the switch: one gives a port back that is being replaced
 	defer release()
-	managing.Go(func() { p.ovs.KeepManaged(managed, p.managed, p.uplink.Network) })
+	using.Go(func() { p.ovs.KeepManaged(connected, p.managed, p.uplink.Network) })
+	using.Go(func() { p.own.Run(connected) })
 	if f.backend == ovs.OVN {
 		running.Go(func() { p.ovs.KeepPhysical(needed, p.physical) })
 		running.Go(func() { p.agent.KeepChassis(needed) })
@@ -70,7 +71,6 @@ func (f *agentFlags) serve(ctx context.Context, p agentParts, log *slog.Logger) 
 	running.Go(func() { p.files.Run(needed) })
 	running.Go(func() { p.uplink.Run(needed) })
 	running.Go(func() { p.agent.Run(needed) })
-	running.Go(func() { p.own.Run(needed) })
 	running.Go(func() { p.nics.Run(needed) })
 	if f.cni.install {
 		running.Go(func() { installed.Run(ctx) })

@@ -69,7 +69,7 @@ func (f *doctorFlags) run(ctx context.Context, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.vswitch(quiet)
+	s, err := f.vswitch(false, quiet)
 	if err != nil {
 		return err
 	}

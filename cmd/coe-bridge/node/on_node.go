@@ -141,7 +141,7 @@ func (f *onNode) physicalBridges() (p ovs.Physical, err error) {
 	return p, nil
 }
 
-// vswitch returns the node's switch.
-func (f *onNode) vswitch(log *slog.Logger) (*ovs.Switch, error) {
-	return ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Controller: f.backend, Log: log})
+// vswitch returns the node's switch. agent is set for the agent.
+func (f *onNode) vswitch(agent bool, log *slog.Logger) (*ovs.Switch, error) {
+	return ovs.New(ovs.Config{Endpoint: f.ovsDB, Bridge: f.ovsBridge, Controller: f.backend, GivesBack: agent, Log: log})
 }

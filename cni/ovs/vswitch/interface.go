@@ -23,4 +23,5 @@ type Interface struct {
 	Name          string              `ovsdb:"name"`
 	Ofport        *int                `ovsdb:"ofport"`
 	OfportRequest *int                `ovsdb:"ofport_request"`
+	Type          string              `ovsdb:"type"`
 }

@@ -92,10 +92,10 @@ func (w *world) programmed(h *ovnhost.Host) (numbers []uint32) {
 	c, err := openflow.Dial(w.t.Context(), filepath.Join(h.Dir, odl.Bridge+".mgmt"))
 	require.NoError(w.t, err)
 	defer c.Close()
-	ports, err := c.Ports(w.t.Context())
+	ports, err := c.Ports(w.t.Context(), nil)
 	require.NoError(w.t, err)
 	for number, at := range ports {
-		if at == openflow.Complete {
+		if at >= openflow.Complete {
 			numbers = append(numbers, number)
 		}
 	}
