@@ -21,6 +21,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // gatewaySide is what a test of a gateway of host1 needs of one family.
@@ -326,7 +327,7 @@ func (w *exposeWorld) testGatewayKeepsOut(s gatewaySide, cluster, local nodePort
 func (w *exposeWorld) noAnswerFromOutside(source netip.AddrPort, gateway string, ports ...int) error {
 	return w.lab.In("north", func() error {
 		for _, to := range ports {
-			conn, err := net.DialUDP("udp", net.UDPAddrFromAddrPort(source), &net.UDPAddr{IP: net.ParseIP(gateway), Port: to})
+			conn, err := dialFrom(within(w.t, patience.Patience), source, netip.AddrPortFrom(netip.MustParseAddr(gateway), uint16(to)))
 			if err != nil {
 				return err
 			}

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 	"github.com/coe-bridge/coe-bridge/test/lab/sctp"
 )
 
@@ -73,7 +74,7 @@ func (w *exposeWorld) sameSource(at map[string]network, sides map[string][]gatew
 	for host, outside := range at {
 		s := sides[host][family]
 		require.NoError(w.t, w.lab.In(outside.name, func() error {
-			conn, err := net.DialUDP("udp", &net.UDPAddr{IP: net.ParseIP(s.outside), Port: 20000}, &net.UDPAddr{IP: net.ParseIP(s.gateway), Port: port})
+			conn, err := dialFrom(within(w.t, patience.Patience), netip.AddrPortFrom(netip.MustParseAddr(s.outside), 20000), netip.AddrPortFrom(netip.MustParseAddr(s.gateway), uint16(port)))
 			conns[host] = conn
 			return err
 		}))

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -201,6 +202,19 @@ func exchange(conn net.Conn, within time.Duration) (string, error) {
 	buffer := make([]byte, 64)
 	n, err := conn.Read(buffer)
 	return string(buffer[:n]), err
+}
+
+// dialFrom connects over UDP from a source that was possibly used just before: a program that another test starts has a copy of the former socket for
+// a moment.
+func dialFrom(ctx context.Context, source, to netip.AddrPort) (conn net.Conn, err error) {
+	used := ovnhost.Poll(ctx, func(context.Context) error {
+		conn, err = net.DialUDP("udp", net.UDPAddrFromAddrPort(source), net.UDPAddrFromAddrPort(to))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			return err
+		}
+		return nil
+	})
+	return conn, errors.Join(used, err)
 }
 
 // answered waits until both ports at a node answer a client as expected.
