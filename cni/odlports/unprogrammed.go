@@ -128,7 +128,7 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 		if number := numbers[port.Name]; number != 0 && len(known) > 0 {
 			at = stageOf(port, number, known)
 		}
-		if at == unseen || withoutRoutes && port.Container != "" {
+		if at == unseen || withoutRoutes && (port.Container != "" || at >= openflow.Complete) {
 			p.unprogrammed.hold(port.key(), time.Now())
 			continue
 		}

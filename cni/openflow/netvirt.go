@@ -201,7 +201,8 @@ func (c *Conn) Ports(ctx context.Context, addresses Addresses) (map[uint32]Stage
 		}
 		tag := f.Writes.Value & portMask >> portShift
 		if ports[f.InPort] = Tagged; led[tag] {
-			ports[f.InPort], tags[f.InPort], to[tag] = Complete, tag, addresses[f.InPort]
+			ports[f.InPort], tags[f.InPort] = Complete, tag
+			to[tag] = append(to[tag], addresses[f.InPort]...) // a former port can still have the tag
 		}
 	}
 	if addresses == nil {

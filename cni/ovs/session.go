@@ -37,10 +37,12 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if s.cfg.GivesBack {
-		switch count, err := one.giveBack(ctx, ovsdb.Row{}); {
-		case err != nil:
-			s.log.Error("cannot give the switch ports back that were being replaced", "err", err)
-		case count > 0:
+		count, err := one.giveBack(ctx, ovsdb.Row{})
+		if err != nil { // nothing else gives them back while a connection lasts
+			one.close()
+			return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
+		}
+		if count > 0 {
 			s.log.Info("gave the switch ports back that were being replaced", "ports", count)
 		}
 	}
