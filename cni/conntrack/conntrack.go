@@ -1,6 +1,6 @@
 // Package conntrack deletes connections that the kernel tracks in a network namespace. The next packet of a deleted connection begins it again,
-// by the rules of nftables of now. Connections in a zone belong to the switch: the package never sees them. It knows neither services nor
-// pods: its callers say which connections lead elsewhere now.
+// by the present rules of nftables. Connections in a zone belong to the switch: the package never sees them. It knows neither services nor
+// pods: its callers say which connections no longer lead where they should.
 package conntrack
 
 import (
@@ -33,7 +33,8 @@ func (e Ends) valid() bool { return e.From.Addr().IsValid() && e.To.Addr().IsVal
 // Led reports whether the destination of the connection is translated.
 func (c Connection) Led() bool { return c.Sent.To != c.Answers.From }
 
-// Delete deletes the connections of a family, such as unix.AF_INET, that one of the tuples names and that are stale.
+// Delete deletes the stale connections of a family, such as unix.AF_INET. The tuples only narrow the search: stale also gets connections that
+// none of them names, and must check everything.
 func Delete(ns netns.NsHandle, family int, tuples []Tuple, stale func(Connection) bool) error {
 	k, err := open(ns, family)
 	if err != nil {

@@ -3,7 +3,8 @@
 // endpoints: all of them or, if it is local, those on the node. A port without known endpoints leads to the cluster address, where the pod
 // network balances. A host port leads to its pod.
 //
-// The package is pure: it knows a Port, and the elements and chains that it becomes. Package porttables keeps these in the kernel.
+// The package reads and writes nothing in the kernel: it knows a Port, and fills transactions of its callers with the elements and chains that
+// the port becomes. Package porttables makes these transactions.
 //
 // Rules look ports up in maps, so neither their number nor the work for a packet depends on the number
 // of services, except that a port with affinity has a chain. A changed port changes its elements of the maps,

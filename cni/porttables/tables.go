@@ -1,6 +1,7 @@
-// Package porttables keeps the nftables tables of package nodeports in the kernel. A Table has the tables of a node, and PodPorts have the
-// tables in the network namespaces of pods. The package writes what differs, and then deletes the connections that lead elsewhere now. It
-// has one table of its own for each address family, and touches no other. It knows neither the bridge nor the network behind the link.
+// Package porttables makes the nftables tables in the kernel agree with the ports of services and pods, as package nodeports encodes them. A Table
+// has the tables of a node, one for each address family, and PodPorts have an IPv4 table in the network namespace of each pod. The package
+// writes what differs, deletes the connections that no longer lead where they should, and touches no other table. It knows neither the bridge nor
+// the network behind the link.
 package porttables
 
 import (
