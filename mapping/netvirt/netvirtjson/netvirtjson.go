@@ -44,13 +44,14 @@ var trees = map[string]func(iter.Seq[netvirt.Object]) any{
 func Tops() []string { return slices.Sorted(maps.Keys(trees)) }
 
 // Tree encodes the content of a top container from the objects that belong to it, or
-// returns nil if there are none. Lists are sorted by key. It fails for another container.
+// returns nil if there are none. Lists are sorted by key. It fails for another container. It reads the objects once, so all of them are of one
+// state if they change meanwhile.
 func Tree(top string, objects iter.Seq[netvirt.Object]) ([]byte, error) {
 	write, found := trees[top]
 	if !found {
 		return nil, fmt.Errorf("encode tree %s: it contains no Netvirt objects", top)
 	}
-	content := write(objects)
+	content := write(slices.Values(slices.Collect(objects)))
 	if content == nil {
 		return nil, nil
 	}
