@@ -38,13 +38,7 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 			_, err := w.lab.Host("host1").VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
 			require.NoError(t, err)
 			socket := filepath.Join(w.lab.Host("host1").Dir, "br-int.mgmt")
-			var begun atomic.Bool
-			a.joins(func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
-				if !begun.Load() {
-					return nil, nil
-				}
-				return agent.Programmed(ctx, socket, addresses)
-			})
+			begin := a.joinsUnprogrammed(socket)
 			numbers := map[string]string{}
 			for _, port := range []string{management, web} {
 				await(t, "the node has its port "+port, func() (err error) {
@@ -53,7 +47,7 @@ func TestUnprogrammedNodePortInProcess(t *testing.T) {
 				})
 			}
 			program(w, socket, numbers)
-			begun.Store(true)
+			begin()
 			bridge.serve(2, ledByNode, "10.42.0.8") // the node looks again
 			await(t, "the port is replaced", func() error {
 				now, err := w.portNumber(web)
@@ -80,13 +74,7 @@ func TestUnreachedPodInProcess(t *testing.T) {
 	_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
 	require.NoError(t, err)
 	socket := filepath.Join(host.Dir, "br-int.mgmt")
-	var begun atomic.Bool
-	a.joins(func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
-		if !begun.Load() {
-			return nil, nil
-		}
-		return agent.Programmed(ctx, socket, addresses)
-	})
+	begin := a.joinsUnprogrammed(socket)
 	numbers := map[string]string{}
 	number := func(port string) {
 		await(t, "the switch has port "+port, func() (err error) {
@@ -114,7 +102,7 @@ func TestUnreachedPodInProcess(t *testing.T) {
 	w.addFlow(socket, "table=21,priority=42,ip,nw_dst=10.42.0.2,actions=group:150001")
 	w.addGroup(socket, 150002, numbers[management])
 	w.addFlow(socket, "table=36,priority=5,tun_id=0x186a1,actions=group:150002")
-	begun.Store(true)
+	begin()
 	bridge.serve(4, ledByNode, "10.42.0.8") // the node looks again
 	await(t, "the port is replaced", func() error {
 		now, err := w.portNumber(front)
@@ -139,6 +127,18 @@ func (w *world) portNumber(iface string) (string, error) {
 		err = fmt.Errorf("interface %s has no open port", iface)
 	}
 	return number, err
+}
+
+// joinsUnprogrammed is joins with a switch on which OpenDaylight knows no port before begin is called.
+func (a *inProcess) joinsUnprogrammed(socket string) (begin func()) {
+	var begun atomic.Bool
+	a.joins(func(ctx context.Context, addresses openflow.Addresses) (map[uint32]openflow.Stage, error) {
+		if !begun.Load() {
+			return nil, nil
+		}
+		return agent.Programmed(ctx, socket, addresses)
+	})
+	return func() { begun.Store(true) }
 }
 
 // tag gives a port of a bridge a tag, as OpenDaylight does: its OpenFlow number.

@@ -55,7 +55,7 @@ func (s *Switch) replace(ctx context.Context, name string, number uint32, gone f
 
 var errNotTheSame = errors.New("the switch has it no longer, or has another one of the same name")
 
-// takeBack makes the switch release the port that has an OpenFlow number, and waits until it has. taken is false if there is no such port.
+// takeBack makes the switch release the port that has an OpenFlow number, and waits for the switch. taken is false if no port has the name and the number.
 func (s *Switch) takeBack(ctx context.Context, one *session, name string, number uint32) (taken bool, err error) {
 	row, err := one.root()
 	if err != nil {

@@ -138,7 +138,7 @@ func (t *table) toService(at nodeports.PortKey, client netip.Addr, program bool)
 	return !t.balances && (program || at.Address != t.family.Every && t.isPod(client))
 }
 
-// of returns the elements of a group; nil if there is no table.
+// of returns the elements of a group; nil without a table.
 func (t *table) of(set string, at nodeports.PortKey) []nodeports.Element {
 	if !t.wanted() {
 		return nil
