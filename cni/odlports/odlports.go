@@ -37,24 +37,20 @@ func New(cfg Config) *Ports {
 	return &Ports{cfg: cfg, unprogrammed: unprogrammed{waits{}}, unused: unused{waits{}}}
 }
 
-// Next returns the time until the first port must be looked at again; 0 if none waits.
+// Next returns the time until the ports must be looked at again; 0 for never.
 func (p *Ports) Next() time.Duration {
-	now := time.Now()
-	first, other := p.unprogrammed.next(now), p.unused.next(now)
+	first, other := p.unprogrammed.next(), p.unused.next(time.Now())
 	if first == 0 || other != 0 && other < first {
 		return other
 	}
 	return first
 }
 
-// retryAfter is the least time until a port is looked at again: what was due has failed, or the switch does not answer.
-const retryAfter = 2 * time.Second
-
 // waits has the ports that wait.
 type waits map[string]wait
 
 // wait is since when and how long a port waits, the stage that it has reached, and how often it was replaced without effect; unused ports
-// have neither.
+// have neither. A port that has reached openflow.Complete waits for nothing.
 type wait struct {
 	since    time.Time
 	within   time.Duration
@@ -64,16 +60,3 @@ type wait struct {
 
 // over reports whether a port has waited long enough.
 func (w wait) over(now time.Time) bool { return now.Sub(w.since) >= w.within }
-
-// next returns the time until the first port must be looked at again; 0 if none waits. A programmed port does not wait.
-func (all waits) next(now time.Time) (first time.Duration) {
-	for _, w := range all {
-		if w.stage == openflow.Complete {
-			continue
-		}
-		if left := max(w.within-now.Sub(w.since), retryAfter); first == 0 || left < first {
-			first = left
-		}
-	}
-	return first
-}

@@ -5,27 +5,27 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/coe-bridge/coe-bridge/cni/openflow"
 )
 
 // The ports of both kinds wait for their own time, and Next is that of the first one.
 func TestNext(t *testing.T) {
-	soon := func() waits { return waits{"a": {since: time.Now()}} }
-	late := func() waits { return waits{"b": {since: time.Now(), within: time.Hour}} }
+	now := time.Now()
+	lacking, complete := waits{"a": {stage: openflow.Tagged}}, waits{"a": {stage: openflow.Complete}}
+	soon, late := waits{"b": {since: now}}, waits{"b": {since: now, within: time.Hour}}
 	for _, c := range []struct {
 		unprogrammed, unused waits
-		soon, late           bool
+		want                 time.Duration
 	}{
-		{waits{}, waits{}, false, false},
-		{soon(), waits{}, true, false},
-		{waits{}, soon(), true, false},
-		{soon(), late(), true, false},
-		{late(), soon(), true, false},
-		{late(), waits{}, false, true},
-		{waits{}, late(), false, true},
+		{waits{}, waits{}, 0},
+		{lacking, waits{}, lookEvery},
+		{waits{}, soon, retryAfter},
+		{lacking, soon, retryAfter},
+		{lacking, late, lookEvery},
+		{complete, late, quietEvery},
 	} {
 		p := &Ports{unprogrammed: unprogrammed{c.unprogrammed}, unused: unused{c.unused}}
-		next := p.Next()
-		require.Equal(t, c.soon, next == retryAfter, "%+v", c)
-		require.Equal(t, c.late, next > retryAfter, "%+v", c)
+		require.Equal(t, c.want, p.Next(), "%+v", c)
 	}
 }

@@ -38,6 +38,10 @@ const (
 	removedEvery = 500 * time.Millisecond
 	// replacedMost is how often the port of a sandbox is replaced without effect.
 	replacedMost = 4
+	// lookEvery is the interval of the looks at the ports while one lacks something, or the switch has not answered. The time of a stage begins
+	// with a look, so a port is replaced at most this much later. quietEvery is the interval otherwise: OpenDaylight can lose flows while nothing
+	// changes on the node, for example when all of its members are restarted.
+	lookEvery, quietEvery = 5 * time.Second, 30 * time.Second
 )
 
 // unseen is the stage of a port at which the agent could not look.
@@ -58,23 +62,24 @@ type unprogrammed struct{ waits }
 // loses its flows again and again is not replaced more and more often.
 func (u unprogrammed) see(port string, at openflow.Stage, now time.Time) (replace bool) {
 	w, waits := u.waits[port]
+	complete := at == openflow.Complete
 	switch {
-	case at == openflow.Complete && w.within <= programmedWithin:
-		delete(u.waits, port)
-	case at == openflow.Complete && w.stage != openflow.Complete:
-		u.waits[port] = wait{now, w.within, openflow.Complete, w.replaced}
-	case at == openflow.Complete:
-	case w.stage == openflow.Complete && now.Sub(w.since) < programmedWithinMost:
-		u.waits[port] = wait{now, w.within, at, w.replaced}
-	case !waits || w.stage == openflow.Complete:
+	case !waits, w.stage == openflow.Complete && !complete && now.Sub(w.since) >= programmedWithinMost:
 		u.waits[port] = wait{now, programmedWithin, at, 0}
-	case at > w.stage:
+	case at > w.stage, w.stage == openflow.Complete && !complete:
 		u.waits[port] = wait{now, w.within, at, w.replaced}
-	case w.over(now):
-		u.waits[port] = wait{now, min(2*w.within, programmedWithinMost), openflow.Unknown, w.replaced + 1}
+	case !complete && w.over(now):
+		u.waits[port] = wait{now, w.within, openflow.Unknown, w.replaced}
 		return true
 	}
 	return false
+}
+
+// count notes that a port has been replaced: the new one gets twice the time.
+func (u unprogrammed) count(port string) {
+	w := u.waits[port]
+	w.within, w.replaced = min(2*w.within, programmedWithinMost), w.replaced+1
+	u.waits[port] = w
 }
 
 // hold notes a port at which the agent could not look. Its time begins when it is seen.
@@ -93,8 +98,22 @@ func (u unprogrammed) hold(port string, now time.Time) {
 // first time.
 func (u unprogrammed) spent(port Port) (spent, first bool) {
 	replaced := u.waits[port.key()].replaced
-	spent = port.Container != "" && replaced > replacedMost
-	return spent, spent && replaced == replacedMost+1
+	if port.Container == "" || replaced < replacedMost {
+		return false, false
+	}
+	u.count(port.key())
+	return true, replaced == replacedMost
+}
+
+// next returns when to look again; 0 for never.
+func (u unprogrammed) next() (again time.Duration) {
+	for _, w := range u.waits {
+		if w.stage != openflow.Complete {
+			return lookEvery
+		}
+		again = quietEvery
+	}
+	return again
 }
 
 // forget forgets all ports except these.
@@ -143,8 +162,11 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 			continue
 		}
 		p.cfg.Log.Warn("OpenDaylight has not programmed a port; the port is replaced", "port", port.Name, "interface", port.Interface, "lacks", lacking[at])
-		err = errors.Join(err, p.replace(ctx, port.Name, numbers[port.Name]))
-		changed = true
+		failed := p.replace(ctx, port.Name, numbers[port.Name])
+		if failed == nil {
+			p.unprogrammed.count(port.key())
+		}
+		err, changed = errors.Join(err, failed), true
 	}
 	return changed, err
 }

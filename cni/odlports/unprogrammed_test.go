@@ -14,37 +14,68 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
-// A port that OpenDaylight does not program is replaced, and the next ones later and later. A programmed port is forgotten.
+// A port that OpenDaylight does not program is replaced, and the next ones later and later.
 func TestUnprogrammedPorts(t *testing.T) {
 	begun := time.Now()
 	at := begun.Add
 	u := unprogrammed{waits{}}
-	require.Zero(t, u.next(begun))
-	require.False(t, u.see("a", openflow.Unknown, begun), "it has just come")
-	require.False(t, u.see("b", openflow.Complete, begun))
-	require.Equal(t, 20*time.Second, u.next(at(10*time.Second)))
-
-	require.False(t, u.see("a", openflow.Unknown, at(programmedWithin-1)))
-	require.True(t, u.see("a", openflow.Unknown, at(programmedWithin)))
-	require.False(t, u.see("a", openflow.Unknown, at(3*programmedWithin-1)), "the new port has twice the time")
-	require.Equal(t, retryAfter, u.next(at(3*programmedWithin-1)))
-	require.True(t, u.see("a", openflow.Unknown, at(3*programmedWithin)))
+	replaced := func(at openflow.Stage, now time.Time) bool {
+		replace := u.see("a", at, now)
+		if replace {
+			u.count("a")
+		}
+		return replace
+	}
+	require.False(t, replaced(openflow.Unknown, begun), "it has just come")
+	require.False(t, replaced(openflow.Unknown, at(programmedWithin-1)))
+	require.True(t, replaced(openflow.Unknown, at(programmedWithin)))
+	require.False(t, replaced(openflow.Unknown, at(3*programmedWithin-1)), "the new port has twice the time")
+	require.True(t, replaced(openflow.Unknown, at(3*programmedWithin)))
 	now := at(7 * programmedWithin)
 	for range 10 {
 		now = now.Add(programmedWithinMost)
-		require.True(t, u.see("a", openflow.Unknown, now), "it waits no longer")
+		require.True(t, replaced(openflow.Unknown, now), "it waits no longer")
 	}
-	require.False(t, u.see("a", openflow.Complete, now))
-	require.Zero(t, u.next(now))
+	require.False(t, replaced(openflow.Complete, now))
 	now = now.Add(programmedWithinMost - 1)
-	require.False(t, u.see("a", openflow.Unknown, now))
-	require.False(t, u.see("a", openflow.Unknown, now.Add(programmedWithinMost-1)), "it keeps its time: it was programmed for a short time only")
-	require.True(t, u.see("a", openflow.Unknown, now.Add(programmedWithinMost)))
-	require.False(t, u.see("a", openflow.Complete, now))
+	require.False(t, replaced(openflow.Unknown, now))
+	require.False(t, replaced(openflow.Unknown, now.Add(programmedWithinMost-1)), "it keeps its time: it was programmed for a short time only")
+	require.True(t, replaced(openflow.Unknown, now.Add(programmedWithinMost)))
+	require.False(t, replaced(openflow.Complete, now))
 	u.hold("a", now.Add(programmedWithinMost-1))
 	now = now.Add(programmedWithinMost)
-	require.False(t, u.see("a", openflow.Unknown, now), "it begins again: it was programmed for long")
-	require.True(t, u.see("a", openflow.Unknown, now.Add(programmedWithin)))
+	require.False(t, replaced(openflow.Unknown, now), "it begins again: it was programmed for long")
+	require.True(t, replaced(openflow.Unknown, now.Add(programmedWithin)))
+}
+
+// A replacement that failed does not count, and is tried again after the same time.
+func TestFailedReplacement(t *testing.T) {
+	u, now := unprogrammed{waits{}}, time.Now()
+	require.False(t, u.see("a", openflow.Tagged, now))
+	for range replacedMost + 1 {
+		now = now.Add(programmedWithin)
+		require.True(t, u.see("a", openflow.Tagged, now))
+		require.False(t, u.see("a", openflow.Tagged, now), "the stage of the port begins again")
+		require.Zero(t, u.waits["a"].replaced)
+	}
+}
+
+// While a port lacks something or cannot be looked at, all are looked at soon again. Else they are looked at from time to time.
+func TestLooks(t *testing.T) {
+	u, now := unprogrammed{waits{}}, time.Now()
+	require.Zero(t, u.next(), "there are no ports")
+	require.False(t, u.see("a", openflow.Complete, now))
+	require.False(t, u.see("b", openflow.Complete, now))
+	require.Equal(t, quietEvery, u.next())
+	require.False(t, u.see("b", openflow.Led, now))
+	require.Equal(t, lookEvery, u.next())
+	require.False(t, u.see("b", openflow.Complete, now))
+	require.Equal(t, quietEvery, u.next())
+	u.hold("c", now)
+	require.Equal(t, lookEvery, u.next())
+	u.forget([]Port{{Name: "a"}, {Name: "b"}})
+	require.Empty(t, u.waits)
+	require.Zero(t, u.next())
 }
 
 // The port of a pod is replaced four times without effect, and the log says once that it is not replaced again. A port of the node is replaced on and on.
@@ -61,6 +92,9 @@ func TestSpentPorts(t *testing.T) {
 			require.True(t, u.see(port.key(), openflow.Led, now))
 			spent, first := u.spent(port)
 			require.Equal(t, w, [2]bool{spent, first}, i)
+			if !spent {
+				u.count(port.key())
+			}
 		}
 	}
 }
@@ -75,6 +109,7 @@ func TestStagesOfPorts(t *testing.T) {
 	require.False(t, u.see("a", openflow.Unknown, at(2*programmedWithin-1)))
 	require.False(t, u.see("a", openflow.Tagged, at(2*programmedWithin-1)))
 	require.True(t, u.see("a", openflow.Tagged, at(2*programmedWithin)))
+	u.count("a")
 	now := at(3 * programmedWithin)
 	require.False(t, u.see("a", openflow.Tagged, now), "the new port has a tag")
 	require.False(t, u.see("a", openflow.Tagged, now.Add(2*programmedWithin-1)))
@@ -87,11 +122,11 @@ func TestUnseenPorts(t *testing.T) {
 	at := begun.Add
 	u := unprogrammed{waits{}}
 	u.hold("a", begun)
-	require.Equal(t, programmedWithin, u.next(begun))
 	require.False(t, u.see("a", openflow.Unknown, at(time.Hour)))
 	u.hold("a", at(time.Hour+1))
 	require.False(t, u.see("a", openflow.Unknown, at(2*time.Hour)))
 	require.True(t, u.see("a", openflow.Unknown, at(2*time.Hour+programmedWithin)))
+	u.count("a")
 	u.hold("a", at(3*time.Hour))
 	require.False(t, u.see("a", openflow.Unknown, at(4*time.Hour)))
 	require.False(t, u.see("a", openflow.Unknown, at(4*time.Hour+2*programmedWithin-1)), "it keeps twice the time")
@@ -100,8 +135,6 @@ func TestUnseenPorts(t *testing.T) {
 	u.hold(Port{Name: "b"}.key(), at(5*time.Hour))
 	u.forget([]Port{{Name: "b"}})
 	require.Len(t, u.waits, 1)
-	u.forget(nil)
-	require.Zero(t, u.next(at(5*time.Hour)))
 }
 
 // A new port does not help while no port at all has what a port lacks. ADDs look at what else a pod lacks than packets from tunnels, until its
@@ -142,6 +175,7 @@ func TestReplacementsAreCounted(t *testing.T) {
 	require.False(t, u.see("a", openflow.Led, now))
 	for i := range 3 {
 		require.True(t, u.see("a", openflow.Led, later(programmedWithinMost)))
+		u.count("a")
 		require.Equal(t, i+1, u.waits["a"].replaced)
 		u.hold("a", now)
 		require.False(t, u.see("a", openflow.Tagged, now))

@@ -10,6 +10,9 @@ import (
 // switch. The bridge keeps the elan-instance for a similar time, which the agent does not know.
 const keepUnused = time.Minute
 
+// retryAfter is the least time until a port is looked at again whose removal has failed.
+const retryAfter = 2 * time.Second
+
 // unused has the ports that are unused.
 type unused struct{ waits }
 
@@ -43,4 +46,14 @@ func (u unused) remove(port string, do func() error) error {
 		delete(u.waits, port)
 	}
 	return err
+}
+
+// next returns the time until the first port must be removed; 0 if none waits.
+func (u unused) next(now time.Time) (first time.Duration) {
+	for _, w := range u.waits {
+		if left := max(w.within-now.Sub(w.since), retryAfter); first == 0 || left < first {
+			first = left
+		}
+	}
+	return first
 }

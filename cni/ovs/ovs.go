@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -73,8 +74,9 @@ type Switch struct {
 	failure error         // the reason if current is nil
 	rows    notifier
 
-	steady  steadiness
-	numbers numbers
+	steady    steadiness
+	numbers   numbers
+	replacing atomic.Pointer[string] // the port that is being replaced; nil if none is
 }
 
 // New returns a Switch.

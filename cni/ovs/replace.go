@@ -34,6 +34,8 @@ func (s *Switch) replace(ctx context.Context, name string, number uint32, gone f
 	if row == nil || row.Ofport == nil || *row.Ofport != int(number) {
 		return errNotTheSame
 	}
+	s.replacing.Store(&name)
+	defer s.replacing.Store(nil)
 	s.numbers.keep(row) // OpenDaylight learns that this number is gone
 	next, err := s.numbers.next(one, name)
 	if err != nil {
@@ -77,6 +79,16 @@ func (s *Switch) takeBack(ctx context.Context, one *session, name string, number
 		return false, err
 	}
 	return true, s.awaitConfiguration(ctx, demanded(results))
+}
+
+// giveBackOthers gives ports back to the switch whose replacement was interrupted, and returns their number: all that are released, without the
+// one that this process is replacing.
+func (s *Switch) giveBackOthers(ctx context.Context, one *session) (count int, err error) {
+	var others []ovsdb.Condition
+	if name := s.replacing.Load(); name != nil {
+		others = append(others, ovsdb.NewCondition("name", ovsdb.ConditionNotEqual, *name))
+	}
+	return one.giveBack(ctx, ovsdb.Row{}, others...)
 }
 
 // giveBack lets the switch use released ports again, also if ctx has ended, and returns their number. row has what else changes.

@@ -52,14 +52,18 @@ func TestInterruptedReplacement(t *testing.T) {
 	require.NoError(t, n.Await(n.within(), p))
 }
 
-// A server that is restarted during a replacement gets the port back.
+// A server that is restarted during a replacement gets the port back at its end, with another number.
 func TestReplacementWithOtherConnection(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	number := n.returns(p)
-	require.NoError(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {
+	agent := followWith(t, n.lab, ovs.Config{Controller: ovs.OpenDaylight, GivesBack: true})
+	require.NoError(t, agent.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
 		require.NoError(t, n.host.OVSDB.Kill())
+		require.Eventually(t, func() bool { return agent.Ready() != nil }, patience.Patience, time.Millisecond)
 		require.NoError(t, n.host.OVSDB.Start(t.Context()))
+		require.NoError(t, agent.AwaitConnection(ctx))
+		require.Equal(t, "coe-released\n", n.of(p, "type"))
 	}))
 	require.NoError(t, n.Await(n.within(), p))
 	require.NotEqual(t, number, n.of(p, "ofport"))

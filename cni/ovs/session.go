@@ -37,7 +37,7 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 		return nil, err
 	}
 	if s.cfg.GivesBack {
-		count, err := one.giveBack(ctx, ovsdb.Row{})
+		count, err := s.giveBackOthers(ctx, one)
 		if err != nil { // nothing else gives them back while a connection lasts
 			one.close()
 			return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
