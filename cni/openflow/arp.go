@@ -3,7 +3,6 @@ package openflow
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 )
 
@@ -17,47 +16,58 @@ const (
 	// arpPriority is above that of Netvirt's flows.
 	arpPriority = 200
 	// arpCookie marks the flows of KeepARP.
-	arpCookie = 0xc0eb41d9e0000043
+	arpCookie = 0xc0eb41d9e0000044
+	// arpGroup is the group of KeepARP. Netvirt's groups have small numbers.
+	arpGroup = 0xc0eb0044
 )
 
 // KeepARP adds flows by which ARP packets take the way of Netvirt's flows, without a copy to OpenDaylight. OpenDaylight
 // would end the delivery of all its notifications if a packet came from a port that it does not know yet.
 //
-// The answer of table 81 comes before the packets to tunnels, as with Netvirt's flows: Open vSwitch 3.1 would put the answer into the tunnel
-// header of the packet before it.
+// A request goes to a group, which gives each of its tables a copy. The answer of table 81 comes before the packets to tunnels, as with Netvirt's
+// flows: Open vSwitch 3.1 would put the answer into the tunnel header of the packet before it. OpenDaylight reads flows and groups of the switch
+// for its statistics, and gives up at an action that it does not know, such as clone.
 func (c *Conn) KeepARP(ctx context.Context) error {
-	wanted := []struct {
-		operation uint16
-		actions   []byte
+	request, answer := Match{ARP: arpRequest}, Match{ARP: arpAnswer}
+	for _, wanted := range []struct {
+		match   Match
+		changes []change
 	}{
-		{arpRequest, append(clone(resubmit(answerTable)), resubmit(elanTable)...)},
-		{arpAnswer, resubmit(elanTable)},
-	}
-	for _, one := range wanted {
-		m := Match{ARP: one.operation}
-		has, err := c.hasARP(ctx, m)
+		{request, []change{
+			{typeGroupMod, changeGroup(deleteGroup, arpGroup)}, // the switch removes the flow of a group too
+			{typeGroupMod, changeGroup(addGroup, arpGroup, resubmit(answerTable), resubmit(elanTable))},
+			{typeFlowMod, arpFlow(request, toGroup(arpGroup))},
+		}},
+		{answer, []change{{typeFlowMod, arpFlow(answer, resubmit(elanTable))}}},
+	} {
+		has, err := c.hasARP(ctx, wanted.match)
+		if err == nil && !has {
+			err = c.addARP(ctx, wanted.match, wanted.changes)
+		}
 		if err != nil {
 			return err
-		}
-		if has {
-			continue
-		}
-		if err := c.addARP(ctx, m, one.actions); err != nil {
-			return fmt.Errorf("add flow for ARP packets at %s: %w", c.socket, err)
 		}
 	}
 	return nil
 }
 
-// addARP adds a flow, and fails if the switch does not have it afterwards.
-func (c *Conn) addARP(ctx context.Context, m Match, actions []byte) error {
-	c.xid++
-	if err := c.do(ctx, func() error { return c.send(typeFlowMod, c.xid, arpFlow(m, actions)) }); err != nil {
-		return err
+// change is a message that changes the switch.
+type change struct {
+	kind byte
+	body []byte
+}
+
+// addARP changes the switch, and fails if the switch does not have the flow with a match afterwards.
+func (c *Conn) addARP(ctx context.Context, m Match, changes []change) error {
+	for _, one := range changes {
+		c.xid++
+		if err := c.do(ctx, func() error { return c.send(one.kind, c.xid, one.body) }); err != nil {
+			return fmt.Errorf("add flow for ARP packets at %s: %w", c.socket, err)
+		}
 	}
 	has, err := c.hasARP(ctx, m)
 	if err == nil && !has {
-		err = errors.New("the switch refuses it")
+		err = fmt.Errorf("add flow for ARP packets at %s: the switch refuses it", c.socket)
 	}
 	return err
 }
@@ -102,10 +112,28 @@ func resubmit(table byte) []byte {
 	return ofNicira(subtype, append(body, table, 0, 0, 0))
 }
 
-// clone returns the action of Open vSwitch that does actions to a copy of a packet.
-func clone(actions []byte) []byte {
-	const subtype = 42
-	return ofNicira(subtype, append(make([]byte, 6), actions...))
+// toGroup returns the action that sends a packet to a group.
+func toGroup(number uint32) []byte {
+	text := binary.BigEndian.AppendUint16(nil, actionGroup)
+	return binary.BigEndian.AppendUint32(append(text, 0, headerSize), number)
+}
+
+// Commands of changeGroup.
+const addGroup, deleteGroup = 0, 2
+
+// changeGroup returns the message that changes a group, after its header. Each bucket of the group gets a copy of a packet.
+func changeGroup(command uint16, number uint32, buckets ...[]byte) []byte {
+	const fixed, anyPort, anyGroup = 16, 0xffffffff, 0xffffffff
+	text := append(binary.BigEndian.AppendUint16(nil, command), 0, 0) // type: all
+	text = binary.BigEndian.AppendUint32(text, number)
+	for _, actions := range buckets {
+		text = binary.BigEndian.AppendUint16(text, uint16(fixed+len(actions)))
+		text = append(text, 0, 0) // weight
+		text = binary.BigEndian.AppendUint32(text, anyPort)
+		text = binary.BigEndian.AppendUint32(text, anyGroup)
+		text = append(append(text, 0, 0, 0, 0), actions...)
+	}
+	return text
 }
 
 // ofNicira returns an action of Open vSwitch.

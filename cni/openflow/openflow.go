@@ -19,7 +19,7 @@ const (
 	version13 = 4
 
 	typeHello, typeError, typeEchoRequest, typeEchoReply = 0, 1, 2, 3
-	typeFlowMod                                          = 14
+	typeFlowMod, typeGroupMod                            = 14, 15
 	typeMultipartRequest, typeMultipartReply             = 18, 19
 )
 

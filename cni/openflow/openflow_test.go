@@ -268,6 +268,8 @@ func TestKeepARP(t *testing.T) {
 	keep()
 	b.change("del-flows", "table=43,arp,arp_op=2")
 	keep()
+	b.change("del-groups", "")
+	keep()
 
 	b.change("add-group", "group_id=5002,type=all,bucket=actions=CONTROLLER:65535,bucket=actions=resubmit(,48),bucket=actions=resubmit(,81)")
 	for _, flow := range []string{ // in the form that Netvirt gives them

@@ -104,7 +104,14 @@ func (w *world) testPlug() {
 		}
 	}
 	w.reachAll()
+	w.eventually("OpenDaylight has read the flows of both switches", func() bool {
+		return strings.Count(w.get("/restconf/operational/opendaylight-inventory:nodes"), arpGroup) == 2
+	})
 }
+
+// arpGroup is the action of the agent's flow for ARP requests, in OpenDaylight's statistics. They have no flow of a switch if OpenDaylight does not know
+// an action of one.
+const arpGroup = `"group-action":{"group-id":3236626500}`
 
 // mustPing requires that a pod gets an answer within the time limit of Ping.
 func (w *world) mustPing(from odlpods.Pod, to netip.Addr) {
