@@ -79,13 +79,17 @@ var rules = map[string]rule{
 	},
 	"mapping/backend/memory": {[]string{"mapping/netvirt"}, nil, "backends see neither Kubernetes nor coe"},
 	"mapping/backend/ovn": {
-		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/ovn/servers", "mapping/backend/reads"},
+		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/identity", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb", "mapping/backend/ovn/servers", "mapping/backend/reads"},
 		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
 		"backends see neither Kubernetes nor coe",
 	},
 	"mapping/backend/ovn/codec": {
-		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, []string{"github.com/google/uuid"},
+		[]string{"mapping/netvirt", "mapping/backend/ovn/identity", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
 		"pure: turns objects into rows and back; knows no connection",
+	},
+	"mapping/backend/ovn/identity": {
+		[]string{"mapping/netvirt", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, []string{"github.com/google/uuid"},
+		"pure: which rows are ours, and of which group; knows neither the rows of a group nor a connection",
 	},
 	"mapping/backend/ovn/follow": {
 		[]string{"mapping/backend/ovn/ovsdb", "mapping/backend/ovn/servers"}, []string{"github.com/go-json-experiment/json"},
@@ -96,7 +100,7 @@ var rules = map[string]rule{
 		"asks servers about themselves; knows no table of OVN",
 	},
 	"mapping/backend/ovn/preview": {
-		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
+		[]string{"mapping/netvirt", "mapping/backend/ovn/codec", "mapping/backend/ovn/identity", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
 		"pure: lists the rows of a model; knows no connection",
 	},
 	"mapping/backend/ovn/nb": {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},

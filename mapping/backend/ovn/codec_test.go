@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -45,7 +46,7 @@ func randomModel(t *testing.T, seed uint64, steps int) (codec.Codec, netvirt.Mod
 func encodeModel(c codec.Codec, m netvirt.Model) map[netvirt.Key]*ovsdb.RowSet {
 	groups := map[netvirt.Key]netvirt.Model{}
 	for _, o := range m {
-		k := codec.HeadOf(o)
+		k := identity.HeadOf(o)
 		if groups[k] == nil {
 			groups[k] = netvirt.Model{}
 		}

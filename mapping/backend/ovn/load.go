@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -108,8 +109,8 @@ func (l *loading) decode(r ovsdb.Row) shown {
 		}
 		return one
 	case r.Table.ExternalIDs:
-		owner := r.ExternalIDs()[codec.IDOwner]
-		return shown{others: r.Table.Name == nb.LogicalRouterTable && owner != "" && owner != l.codec.Owner}
+		owner := r.ExternalIDs()[identity.IDOwner]
+		return shown{others: r.Table.Name == nb.LogicalRouterTable && owner != "" && owner != string(l.codec.Owner)}
 	}
 	return shown{stray: r}
 }
@@ -123,7 +124,7 @@ func (l *loading) take(one *shown) {
 		l.link(one.link)
 	case one.stray.Table != nil:
 		l.strays[one.stray.UUID()] = one.stray
-		if binding, is := one.stray.Value.(*nb.StaticMACBinding); is && codec.IsOwnBinding(binding) {
+		if binding, is := one.stray.Value.(*nb.StaticMACBinding); is && identity.IsOwnBinding(binding) {
 			l.bound[binding.LogicalPort] = false
 		}
 	case one.read != nil:
@@ -221,7 +222,7 @@ func (l *loading) subtract(k netvirt.Key, g *group) {
 	l.use(k, g, looked)
 	for k, o := range objects {
 		if k.Kind == netvirt.KindFloatingIP {
-			l.floating[k] = codec.HeadOf(o)
+			l.floating[k] = identity.HeadOf(o)
 		}
 	}
 	g.objects = slices.Clip(g.objects)
@@ -258,7 +259,7 @@ func interfaceOf(objects []netvirt.Object) netvirt.Interface {
 // other group has one of them.
 func (l *loading) valid(head netvirt.Key, objects netvirt.Model) bool {
 	for k, o := range objects {
-		if _, taken := l.floating[k]; taken || codec.HeadOf(o) != head || codec.IsDamaged(o) {
+		if _, taken := l.floating[k]; taken || identity.HeadOf(o) != head || identity.IsDamaged(o) {
 			return false
 		}
 	}
@@ -338,7 +339,7 @@ func (l *loading) findDamaged() {
 func (l *loading) findBindings() {
 	for uuid, r := range l.strays {
 		binding, is := r.Value.(*nb.StaticMACBinding)
-		if !is || !codec.IsOwnBinding(binding) {
+		if !is || !identity.IsOwnBinding(binding) {
 			continue
 		}
 		if set := l.damagedOf(binding); set != nil {
@@ -346,7 +347,7 @@ func (l *loading) findBindings() {
 			delete(l.strays, uuid)
 		} else if l.bound[binding.LogicalPort] || !l.others {
 			l.left[binding.LogicalPort] = append(l.left[binding.LogicalPort], uuid)
-			o := codec.LeftBinding(uuid)
+			o := identity.LeftBinding(uuid)
 			l.groups[o.Key()] = &group{objects: []netvirt.Object{o}, damaged: codec.Northbound.NewRowSet()}
 		}
 	}
@@ -392,7 +393,7 @@ func (l *loading) markDamaged(k netvirt.Key, g *group, rows *ovsdb.RowSet) {
 		}
 	}
 	g.objects, g.damaged = nil, rows
-	if o, ok := codec.Damaged(k, known); ok {
+	if o, ok := identity.Damaged(k, known); ok {
 		g.objects = []netvirt.Object{o}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -26,7 +27,7 @@ type mirror struct {
 	// stray that is one of its wanted rows.
 	strays map[string]ovsdb.Row
 	// left has the UUIDs of strays that are MAC bindings of ours at a router port, by its name. An external writer has deleted all
-	// other rows of their pods. Each has a group of its own, without rows: codec.LeftBinding.
+	// other rows of their pods. Each has a group of its own, without rows: identity.LeftBinding.
 	left map[string][]string
 	// former has the heads of groups with a switch of the other layout.
 	former map[netvirt.Key]struct{}
@@ -84,7 +85,7 @@ func (g *group) shown(head netvirt.Key) []netvirt.Object {
 	all := slices.Clone(g.objects)
 	for i, o := range all {
 		if o.Key() == head {
-			all[i] = codec.Outdated(o)
+			all[i] = identity.Outdated(o)
 		}
 	}
 	return all
@@ -92,7 +93,7 @@ func (g *group) shown(head netvirt.Key) []netvirt.Object {
 
 // look returns the object of a key that other objects refer to; nil if there is none.
 func (m *mirror) look(k netvirt.Key) netvirt.Object {
-	g := m.groups[codec.HeadOfRef(k)]
+	g := m.groups[identity.HeadOfRef(k)]
 	if g == nil {
 		return nil
 	}
@@ -208,7 +209,7 @@ func (m *mirror) stage() *stage {
 }
 
 func (s *stage) look(k netvirt.Key) netvirt.Object {
-	if g := s.groups[codec.HeadOfRef(k)]; g != nil {
+	if g := s.groups[identity.HeadOfRef(k)]; g != nil {
 		return g.objects[k]
 	}
 	return s.mirror.look(k)
@@ -253,7 +254,7 @@ func (s *stage) apply(one *step) error {
 // change makes one change.
 func (s *stage) change(c netvirt.Change) {
 	k := c.Key()
-	head := codec.HeadOf(c.Object())
+	head := identity.HeadOf(c.Object())
 	delete(s.group(s.holder(k, head)).objects, k)
 	g := s.group(head)
 	if c.New != nil {
@@ -327,7 +328,7 @@ func (s *stage) transaction() *ovsdb.Transaction {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(s.groups), netvirt.Key.Compare) {
 		g, old := s.groups[k], s.mirror.groups[k]
-		if o := g.objects[k]; o != nil && codec.IsDamaged(o) && old != nil {
+		if o := g.objects[k]; o != nil && identity.IsDamaged(o) && old != nil {
 			g.damaged = old.damaged // it is repaired when the head changes
 			continue
 		}
@@ -343,7 +344,7 @@ func (s *stage) transaction() *ovsdb.Transaction {
 		tx.Replace(s.withStrays(s.rows(k), with), with)
 	}
 	for k, g := range s.groups {
-		if uuid, is := codec.ParseLeftBinding(k); is && len(g.objects) == 0 {
+		if uuid, is := identity.ParseLeftBinding(k); is && len(g.objects) == 0 {
 			tx.Replace(s.leftRow(uuid), codec.Northbound.NewRowSet())
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -209,7 +209,7 @@ func (m *mirror) waiting() map[netip.Addr]bool {
 		if k.Kind == netvirt.KindELANInstance {
 			node, _, err = netvirt.ParseELANName(k.Name)
 		}
-		if o := m.look(netvirt.Node{Address: node}.Key()); err == nil && (o == nil || codec.IsDamaged(o)) {
+		if o := m.look(netvirt.Node{Address: node}.Key()); err == nil && (o == nil || identity.IsDamaged(o)) {
 			nodes[node] = true
 		}
 	}

@@ -33,6 +33,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/servers"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -87,7 +88,7 @@ type Config struct {
 }
 
 func (c *Config) setDefaults() {
-	setDefault(&c.Owner, codec.DefaultOwner)
+	setDefault(&c.Owner, identity.DefaultOwner)
 	setDefault(&c.Timeout, 10*time.Second)
 	setDefault(&c.ReadTimeout, 30*time.Second)
 	setDefault(&c.ConnectTimeout, 2*time.Second)
@@ -133,7 +134,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 			return nil, fmt.Errorf("northbound epoch %q: want a decimal number", cfg.Epoch)
 		}
 	}
-	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: cfg.Owner, Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1), moved: moved{ahead: map[netip.Addr]bool{}, refused: map[netip.Addr]bool{}}}
+	b := &Backend{cfg: cfg, servers: north, codec: codec.Codec{Owner: identity.Owner(cfg.Owner), Layout: cfg.Layout}, log: log, lock: make(chan struct{}, 1), moved: moved{ahead: map[netip.Addr]bool{}, refused: map[netip.Addr]bool{}}}
 	b.release()
 	return b, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -50,7 +51,7 @@ func encode(c codec.Codec, m netvirt.Model) *encoded {
 	e := &encoded{c, m, map[netvirt.Key]*ovsdb.RowSet{}, map[netvirt.Key]map[netvirt.Key]bool{}}
 	groups := map[netvirt.Key]netvirt.Model{}
 	for _, o := range m {
-		k := codec.HeadOf(o)
+		k := identity.HeadOf(o)
 		if groups[k] == nil {
 			groups[k], e.looked[k] = netvirt.Model{}, map[netvirt.Key]bool{}
 		}
@@ -59,7 +60,7 @@ func encode(c codec.Codec, m netvirt.Model) *encoded {
 	for head, objects := range groups {
 		e.sets[head] = c.Encode(head, objects, func(k netvirt.Key) netvirt.Object {
 			if m[k] != nil {
-				e.looked[head][codec.HeadOfRef(k)] = true
+				e.looked[head][identity.HeadOfRef(k)] = true
 			}
 			return m[k]
 		})

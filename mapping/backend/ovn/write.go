@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -38,7 +38,7 @@ func steps(changes []netvirt.Change) []*step {
 			deleting = gone
 			clear(open)
 		}
-		k := codec.HeadOf(c.Object())
+		k := identity.HeadOf(c.Object())
 		s := open[k]
 		if s == nil || c.New != nil && c.Key().Kind == netvirt.KindInterfaceACL && !s.createsInterface() {
 			s = &step{head: k}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -40,14 +41,14 @@ func remoteGroupKey(name string) netvirt.Key {
 	return netvirt.Key{Kind: netvirt.KindRemoteGroup, Name: name}
 }
 
-func (c Codec) portGroupUUID(acl string) string { return c.uuid(nb.PortGroupTable, aclKey(acl), "") }
+func (c Codec) portGroupUUID(acl string) string { return c.UUID(nb.PortGroupTable, aclKey(acl), "") }
 
 // matchName returns the name of a port group or an address set, for use in the match of an
 // ACL, where only letters, digits, "_" and "." are allowed. Different names stay different:
 // "-" becomes "_", and each other character "." and two hex digits. Two dots are between the
 // owner and the name, because the names of these rows are unique in the database.
 func (c Codec) matchName(name string) string {
-	return escape(c.Owner) + ".." + escape(name)
+	return escape(string(c.Owner)) + ".." + escape(name)
 }
 
 func escape(name string) string {
@@ -76,7 +77,7 @@ func (c Codec) encodeACL(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 	}
 	group := &nb.PortGroup{
 		UUID: c.portGroupUUID(o.Name), Name: c.matchName(o.Name),
-		ExternalIDs: c.mark(k, "", idNamespace, o.Namespace, idIsolates, string(o.Isolates)),
+		ExternalIDs: c.Mark(k, "", idNamespace, o.Namespace, idIsolates, string(o.Isolates)),
 	}
 	if o.Logs {
 		group.ExternalIDs[idLogs] = "true"
@@ -138,8 +139,8 @@ func (c Codec) isolate(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ACL) {
 // the endpoint of a service, not by its address.
 func (c Codec) groupACL(set *ovsdb.RowSet, k netvirt.Key, role string, at netvirt.Direction, priority int, action, match string) *nb.ACL {
 	acl := &nb.ACL{
-		UUID: c.uuid(nb.ACLTable, k, role), Direction: nb.ACLDirectionToLport, Priority: priority, Action: action,
-		Match: "outport == @" + c.matchName(k.Name) + " && " + match, ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.ACLTable, k, role), Direction: nb.ACLDirectionToLport, Priority: priority, Action: action,
+		Match: "outport == @" + c.matchName(k.Name) + " && " + match, ExternalIDs: c.Mark(k, role),
 	}
 	if at == netvirt.Egress {
 		acl.Direction = nb.ACLDirectionFromLport
@@ -174,11 +175,11 @@ func log(acl *nb.ACL, name string, severity nb.ACLSeverity, meter string) {
 func (c Codec) meter(set *ovsdb.RowSet, k netvirt.Key, v verdict) {
 	role := roleMeter + string(v)
 	band := &nb.MeterBand{
-		UUID: c.uuid(nb.MeterBandTable, k, role), Action: nb.MeterBandActionDrop, Rate: logRate, ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.MeterBandTable, k, role), Action: nb.MeterBandActionDrop, Rate: logRate, ExternalIDs: c.Mark(k, role),
 	}
 	set.Add(band)
 	set.Add(&nb.Meter{
-		UUID: c.uuid(nb.MeterTable, k, role), Name: c.meterName(k.Name, v), Unit: nb.MeterUnitPktps, Bands: []string{band.UUID}, ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.MeterTable, k, role), Name: c.meterName(k.Name, v), Unit: nb.MeterUnitPktps, Bands: []string{band.UUID}, ExternalIDs: c.Mark(k, role),
 	})
 }
 
@@ -309,7 +310,7 @@ func decodeACL(k netvirt.Key, group *nb.PortGroup) []netvirt.Object {
 var families = [...]string{"ip4", "ip6"}
 
 func (c Codec) addressSetUUID(group, family string) string {
-	return c.uuid(nb.AddressSetTable, remoteGroupKey(group), family)
+	return c.UUID(nb.AddressSetTable, remoteGroupKey(group), family)
 }
 
 func (c Codec) addressSetName(group, family string) string {
@@ -332,7 +333,7 @@ func (c Codec) encodeRemoteGroup(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	}
 	for _, family := range families {
 		row := &nb.AddressSet{
-			UUID: c.addressSetUUID(o.Name, family), Name: c.addressSetName(o.Name, family), ExternalIDs: c.mark(k, family, idNamespace, o.Namespace),
+			UUID: c.addressSetUUID(o.Name, family), Name: c.addressSetName(o.Name, family), ExternalIDs: c.Mark(k, family, idNamespace, o.Namespace),
 		}
 		if family == families[0] && o.Prefixes != "" {
 			row.ExternalIDs[idPrefixes] = string(o.Prefixes)
@@ -347,7 +348,7 @@ func (c Codec) encodeRemoteGroup(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 // decodeRemoteGroup decodes the first address set of encodeRemoteGroup. The other one holds no
 // object.
 func decodeRemoteGroup(k netvirt.Key, row *nb.AddressSet) []netvirt.Object {
-	if row.ExternalIDs[IDRole] != families[0] {
+	if row.ExternalIDs[identity.IDRole] != families[0] {
 		return nil
 	}
 	prefixes, ok := parsePrefixes(row.ExternalIDs[idPrefixes])
@@ -384,7 +385,7 @@ func (c Codec) join(set *ovsdb.RowSet, port string, p port, look Lookup) {
 		set.Link(nb.PortGroupTable, c.portGroupUUID(name), "ports", port)
 	}
 	for _, name := range p.acl.RemoteGroups.All() {
-		if group, ok := look(remoteGroupKey(name)).(netvirt.RemoteGroup); !ok || IsDamaged(group) || !group.Admits(p.Namespace) {
+		if group, ok := look(remoteGroupKey(name)).(netvirt.RemoteGroup); !ok || identity.IsDamaged(group) || !group.Admits(p.Namespace) {
 			continue
 		}
 		for _, a := range p.ips() {

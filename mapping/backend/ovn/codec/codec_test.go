@@ -7,17 +7,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
 var testCodec = Codec{Owner: "owner", Layout: LayoutELAN}
-
-// TestUUIDs: the UUID of a row never changes, because databases contain it.
-func TestUUIDs(t *testing.T) {
-	k := netvirt.Key{Kind: netvirt.KindInterface, Name: "default:busybox1"}
-	require.Equal(t, "a4fdca33-d331-5c26-9109-57a7d7964473", Codec{Owner: "coe-bridge"}.uuid(nb.LogicalSwitchPortTable, k, ""))
-}
 
 func TestTransitPair(t *testing.T) {
 	cases := map[string]struct{ rd, transit, vpn, vpnMAC, vpnIPv6 string }{
@@ -57,7 +52,7 @@ func TestPodRows(t *testing.T) {
 	k := netvirt.Key{Kind: netvirt.KindInterface, Name: name}
 	set := testCodec.Encode(k, m, func(k netvirt.Key) netvirt.Object { return m[k] })
 	dhcp := testCodec.dhcpUUID(elan, network)
-	uuid := testCodec.uuid(nb.LogicalSwitchPortTable, k, "")
+	uuid := testCodec.UUID(nb.LogicalSwitchPortTable, k, "")
 	addresses := []string{"0a:58:0a:0b:02:1c 10.11.2.28"}
 	require.Len(t, set.Rows, 1)
 	require.Equal(t, &nb.LogicalSwitchPort{
@@ -103,7 +98,7 @@ func TestPlacesOfServices(t *testing.T) {
 		roles := map[string]string{}
 		for _, r := range set.Rows {
 			lb := r.Value.(*nb.LoadBalancer)
-			role := lb.ExternalIDs[IDRole]
+			role := lb.ExternalIDs[identity.IDRole]
 			roles[lb.UUID], reject[role+" to "+cmp.Or(lb.Vips["10.96.0.1:80"], "nothing")] = role, lb.Options["reject"]
 		}
 		names := map[string]string{

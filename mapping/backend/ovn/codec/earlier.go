@@ -57,14 +57,3 @@ func abridged(ids, implied map[string]string) (short map[string]string, ok bool)
 	maps.DeleteFunc(short, isIn(implied))
 	return short, len(short) < len(ids)
 }
-
-// Outdated returns an object whose row has the form of an earlier release, as Read returns it: it has damagedMark, so it is written
-// again. An interface keeps the fields that confirm its pod.
-func Outdated(o netvirt.Object) netvirt.Object {
-	if i, is := o.(netvirt.Interface); is {
-		i.ParentInterface = damagedMark
-		return i
-	}
-	mark, _ := Damaged(o.Key(), o)
-	return mark
-}

@@ -98,7 +98,7 @@ func TestHoldingRows(t *testing.T) {
 			m := netvirt.Model{}
 			m.Add(want.object)
 			row := c.Encode(k, m, func(netvirt.Key) netvirt.Object { return nil }).Rows[0]
-			require.Equal(t, c.mark(k, "", want.pairs...), row.ExternalIDs())
+			require.Equal(t, c.Mark(k, "", want.pairs...), row.ExternalIDs())
 			require.Equal(t, []netvirt.Object{want.object}, c.Decode(k, row))
 			_, ok := c.Renewed(k, row)
 			require.False(t, ok)
@@ -122,7 +122,7 @@ func TestFormerGroups(t *testing.T) {
 	vpn := netvirt.VPNInstance{Name: "ns", Namespace: "ns", RouteDistinguisher: "1:1", Transit: netvirt.CommonRouteTarget}
 	elan := netvirt.ELANInstance{Name: "192.168.33.11:ns", SegmentType: netvirt.SegmentVXLAN, SegmentationID: 7}
 	for o, ids := range map[netvirt.Object]map[string]string{vpn: c.vpnIDs(vpn.Key(), vpn), elan: c.elanIDs(elan.Key(), elan)} {
-		row := ovsdb.Row{Table: Northbound.Table(nb.PortGroupTable), Value: &nb.PortGroup{UUID: c.uuid(nb.PortGroupTable, o.Key(), ""), ExternalIDs: ids}}
+		row := ovsdb.Row{Table: Northbound.Table(nb.PortGroupTable), Value: &nb.PortGroup{UUID: c.UUID(nb.PortGroupTable, o.Key(), ""), ExternalIDs: ids}}
 		head, ours := c.Marked(row)
 		require.True(t, ours)
 		require.Equal(t, o.Key(), head)

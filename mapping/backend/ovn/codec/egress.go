@@ -34,18 +34,18 @@ func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 	}
 	selected := fmt.Sprintf("%s && ip4.src == $%s && ip4.dst != %s", goesOut(o.Network), c.addressSetName(o.Group, families[0]), linkLocal4)
 	c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
-		Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleEgress), Match: selected,
+		Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleEgress), Match: selected,
 	})
 	if network, ok := look(nodeNetworkKey(o.Network)).(netvirt.NodeNetwork); ok && network.PrefixIPv6.IsValid() {
 		c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
-			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleIn(roleEgress, network.PrefixIPv6.Addr())),
+			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleIn(roleEgress, network.PrefixIPv6.Addr())),
 			Match: fmt.Sprintf("%s && ip6.src == $%s", goesOut(o.Network), c.addressSetName(o.Group, families[1])),
 		})
 	}
 	ids := []string{
 		idGroup, o.Group, idNetwork, o.Network.String(), idTransit, o.Transit, idNumber, strconv.Itoa(int(o.Number)), idActive, strconv.Itoa(int(o.Active)),
 	}
-	switchUUID := c.uuid(nb.LogicalSwitchTable, k, "")
+	switchUUID := c.UUID(nb.LogicalSwitchTable, k, "")
 	for i, host := range o.Hosts {
 		if !host.Node.IsValid() {
 			continue
@@ -53,29 +53,29 @@ func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 		number := strconv.Itoa(i + 1)
 		ids = append(ids, idHost+number, host.Node.String()+" "+host.Chassis)
 		lsp := &nb.LogicalSwitchPort{
-			UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleEgressPort+number), Name: netvirt.EgressPortName(o.Number, i),
+			UUID: c.UUID(nb.LogicalSwitchPortTable, k, roleEgressPort+number), Name: netvirt.EgressPortName(o.Number, i),
 			Addresses:   []string{netvirt.EgressMAC(o.Number, i) + " " + netvirt.EgressNextHop(o.Number, i).String()},
 			Options:     map[string]string{"requested-chassis": host.Chassis},
-			ExternalIDs: c.mark(k, roleEgressPort+number),
+			ExternalIDs: c.Mark(k, roleEgressPort+number),
 		}
 		set.Add(lsp)
 		set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
 		if int(o.Active) > i {
 			c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
 				Priority: priorityEgress - len(o.Hosts)*int(o.Number) + i, Action: nb.LogicalRouterPolicyActionReroute, Match: selected,
-				Nexthops: []string{netvirt.EgressNextHop(o.Number, i).String()}, ExternalIDs: c.mark(k, roleEgressPort+number),
+				Nexthops: []string{netvirt.EgressNextHop(o.Number, i).String()}, ExternalIDs: c.Mark(k, roleEgressPort+number),
 			})
 		}
 	}
 	name := egressSwitch(o.Number)
 	c.routerPort(set, k, roleEgress, c.routerUUID(transitKey(o.Transit)), "router:"+name, netvirt.EgressLink(o.Number))
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: "switch:" + name, Type: "router",
-		Addresses: []string{"router"}, Options: map[string]string{"router-port": "router:" + name}, ExternalIDs: c.mark(k, ""),
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, ""), Name: "switch:" + name, Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": "router:" + name}, ExternalIDs: c.Mark(k, ""),
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
-	set.Add(&nb.LogicalSwitch{UUID: switchUUID, Name: name, ExternalIDs: c.mark(k, "", ids...)})
+	set.Add(&nb.LogicalSwitch{UUID: switchUUID, Name: name, ExternalIDs: c.Mark(k, "", ids...)})
 }
 
 // decodeEgressIP decodes the switch of encodeEgressIP.

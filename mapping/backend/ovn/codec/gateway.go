@@ -89,7 +89,7 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	router := c.routerUUID(k)
 	lr := &nb.LogicalRouter{
 		UUID: router, Name: gatewayName(o.Node),
-		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idTransit, o.Transit, idPinned, string(o.Pinned), idPods, string(o.Pods)),
+		ExternalIDs: c.Mark(k, "", idNetwork, o.Network.String(), idTransit, o.Transit, idPinned, string(o.Pinned), idPods, string(o.Pods)),
 	}
 	set.Add(lr)
 	for _, pods := range o.Pinned.All() {
@@ -130,11 +130,11 @@ func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.M
 	c.gatewaySwitch(set, k, roleFromGateway, linkName(o.Node), toGatewayName(o.Node), fromGatewayName(o.Node))
 	c.gatewaySwitch(set, k, roleOutside, outsideSwitch(o.Node), outsideName(o.Node))
 	localnet := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetName(o.Node), Type: "localnet",
-		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": PhysicalNetwork}, ExternalIDs: c.mark(k, roleLocalnet),
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetName(o.Node), Type: "localnet",
+		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": PhysicalNetwork}, ExternalIDs: c.Mark(k, roleLocalnet),
 	}
 	set.Add(localnet)
-	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, k, roleOutside), "ports", localnet.UUID)
+	set.Link(nb.LogicalSwitchTable, c.UUID(nb.LogicalSwitchTable, k, roleOutside), "ports", localnet.UUID)
 	for _, f := range o.Families() {
 		c.gatewayFamily(set, k, o, f)
 	}
@@ -160,14 +160,14 @@ func (c Codec) gatewayFamily(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway
 	for _, pods := range o.Pods.In(address).All() {
 		c.route(set, k, rolePods+pods.String(), router, pods, f.TransitAddress().Addr(), fromGatewayName(o.Node))
 		nat := &nb.NAT{
-			UUID: c.uuid(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: address.String(),
-			LogicalIP: pods.String(), ExternalPortRange: o.SourcePorts, ExternalIDs: c.mark(k, rolePods+pods.String()),
+			UUID: c.UUID(nb.NATTable, k, rolePods+pods.String()), Type: nb.NATTypeSNAT, ExternalIP: address.String(),
+			LogicalIP: pods.String(), ExternalPortRange: o.SourcePorts, ExternalIDs: c.Mark(k, rolePods+pods.String()),
 		}
 		set.Add(nat)
 		set.Link(nb.LogicalRouterTable, router, "nat", nat.UUID)
 	}
 	c.policyOf(set, router, k, &nb.LogicalRouterPolicy{
-		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleIn(roleInside, address)),
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleIn(roleInside, address)),
 		Match: fmt.Sprintf("inport == %q && %s.dst == %s", fromGatewayName(o.Node), family, anyOf(o.Inside.In(address))),
 	})
 	c.fromOutside(set, k, o.Node, roleIn(roleInside, address), priorityToOthers, nb.ACLActionDrop, fmt.Sprintf("%s && %s.dst != %s", family, family, address))
@@ -232,7 +232,7 @@ func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway
 		c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
 			Priority: priorityToNodes, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{f.TransitAddress().Addr().String()},
 			Match:       fmt.Sprintf("inport == %q && %s.dst == %s", outsideName(o.Node), family, anyOf(nodes)),
-			ExternalIDs: c.mark(k, roleIn(roleToNodes, address)),
+			ExternalIDs: c.Mark(k, roleIn(roleToNodes, address)),
 		})
 	}
 	if external := o.External.In(address); external != "" {
@@ -244,7 +244,7 @@ func (c Codec) servesOutside(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway
 // translates would come again, and so would one to an endpoint that is a gateway.
 func (c Codec) notBack(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
 	c.policyOf(set, c.routerUUID(k), k, &nb.LogicalRouterPolicy{
-		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(k, roleBack),
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleBack),
 		Match: fmt.Sprintf("inport == %q && outport == %q", outsideName(o.Node), outsideName(o.Node)),
 	})
 }
@@ -252,11 +252,11 @@ func (c Codec) notBack(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Gateway) {
 // fromOutside adds an ACL for packets that come in from the network outside of a gateway.
 func (c Codec) fromOutside(set *ovsdb.RowSet, head netvirt.Key, gateway netip.Addr, role string, priority int, action, match string) {
 	acl := &nb.ACL{
-		UUID: c.uuid(nb.ACLTable, head, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
-		Match: fmt.Sprintf("inport == %q && %s", localnetName(gateway), match), ExternalIDs: c.mark(head, role),
+		UUID: c.UUID(nb.ACLTable, head, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
+		Match: fmt.Sprintf("inport == %q && %s", localnetName(gateway), match), ExternalIDs: c.Mark(head, role),
 	}
 	set.Add(acl)
-	set.Link(nb.LogicalSwitchTable, c.uuid(nb.LogicalSwitchTable, netvirt.GatewayKey(gateway), roleOutside), "acls", acl.UUID)
+	set.Link(nb.LogicalSwitchTable, c.UUID(nb.LogicalSwitchTable, netvirt.GatewayKey(gateway), roleOutside), "acls", acl.UUID)
 }
 
 // anyOf returns prefixes for a match.
@@ -266,12 +266,12 @@ func anyOf(all netvirt.PrefixList) string {
 
 // gatewaySwitch adds a switch with ports for router ports.
 func (c Codec) gatewaySwitch(set *ovsdb.RowSet, head netvirt.Key, role, name string, routerPorts ...string) {
-	s := &nb.LogicalSwitch{UUID: c.uuid(nb.LogicalSwitchTable, head, role), Name: name, ExternalIDs: c.mark(head, role)}
+	s := &nb.LogicalSwitch{UUID: c.UUID(nb.LogicalSwitchTable, head, role), Name: name, ExternalIDs: c.Mark(head, role)}
 	set.Add(s)
 	for _, peer := range routerPorts {
 		lsp := &nb.LogicalSwitchPort{
-			UUID: c.uuid(nb.LogicalSwitchPortTable, head, peer), Name: "switch:" + strings.TrimPrefix(peer, "router:"), Type: "router",
-			Addresses: []string{"router"}, Options: map[string]string{"router-port": peer}, ExternalIDs: c.mark(head, peer),
+			UUID: c.UUID(nb.LogicalSwitchPortTable, head, peer), Name: "switch:" + strings.TrimPrefix(peer, "router:"), Type: "router",
+			Addresses: []string{"router"}, Options: map[string]string{"router-port": peer}, ExternalIDs: c.Mark(head, peer),
 		}
 		set.Add(lsp)
 		set.Link(nb.LogicalSwitchTable, s.UUID, "ports", lsp.UUID)
@@ -282,7 +282,7 @@ func (c Codec) gatewaySwitch(set *ovsdb.RowSet, head netvirt.Key, role, name str
 // gateway cannot work.
 func (c Codec) byGateway(set *ovsdb.RowSet, head netvirt.Key, role string, priority int, by netvirt.Gateway, pods netip.Prefix) {
 	p := &nb.LogicalRouterPolicy{
-		Priority: priority, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.mark(head, role),
+		Priority: priority, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(head, role),
 		Match: fmt.Sprintf("%s && %s.src == %s", goesOut(by.Network), familyOf(pods.Addr()), pods),
 	}
 	if hop, ok := by.Hop(pods.Addr()); ok {

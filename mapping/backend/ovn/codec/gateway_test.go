@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -27,7 +28,7 @@ func TestPinnedOutsidePods(t *testing.T) {
 	actions, hops := map[string]string{}, map[string][]string{}
 	for _, r := range set.Rows {
 		if p, ok := r.Value.(*nb.LogicalRouterPolicy); ok {
-			role := p.ExternalIDs[IDRole]
+			role := p.ExternalIDs[identity.IDRole]
 			actions[role], hops[role] = p.Action, p.Nexthops
 		}
 	}
@@ -194,7 +195,7 @@ func TestGatewayVIPs(t *testing.T) {
 			case *nb.ACL:
 				acls = append(acls, fmt.Sprintf("%d %s %s", row.Priority, row.Action, strings.TrimPrefix(row.Match, `inport == "gateway:outside:192.168.33.11/localnet" && `)))
 			case *nb.LoadBalancer:
-				others = append(others, fmt.Sprint(row.ExternalIDs[IDRole], " ", row.Vips, " ", row.Options["reject"], " ", row.Options["skip_snat"]))
+				others = append(others, fmt.Sprint(row.ExternalIDs[identity.IDRole], " ", row.Vips, " ", row.Options["reject"], " ", row.Options["skip_snat"]))
 				require.Equal(t, "192.168.33.11", row.ExternalIDs[idPlaces], row.Name)
 			case *nb.LogicalRouterPolicy:
 				others = append(others, row.Match)

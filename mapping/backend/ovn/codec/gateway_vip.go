@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -95,7 +96,7 @@ func (c Codec) restrict(set *ovsdb.RowSet, k netvirt.Key, role string, v netvirt
 // decodeGatewayVIPs decodes a load balancer of encodeGatewayVIPs. of has what its objects have in common.
 func decodeGatewayVIPs(lb *nb.LoadBalancer, of netvirt.GatewayVIP) (all []netvirt.Object) {
 	ids := lb.ExternalIDs
-	of.Local = strings.HasSuffix(ids[IDRole], roleLocal)
+	of.Local = strings.HasSuffix(ids[identity.IDRole], roleLocal)
 	for vip, endpoints := range lb.Vips {
 		v, ok := of, false
 		if v.VIP, ok = parseEndpoint(vip); !ok {

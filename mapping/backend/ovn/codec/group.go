@@ -1,9 +1,10 @@
 // Package codec turns groups of objects into rows of OVN's northbound database, and rows into the
-// objects that they hold. It knows neither a connection nor what the database has.
+// objects that they hold. It knows neither a connection nor what the database has. Package identity says to which group an object
+// or a row belongs, and gives the rows their UUIDs and marks.
 //
 // Several objects are encoded to one row, and one object to several rows. So the unit of
 // encoding is the group: all objects of one port, one router, one subnet, one switch or
-// one service. A group is named after one of its objects, the head.
+// one service. A group is named after one of its objects, the head (see identity.HeadOf).
 //
 // An InterfaceACL has no row. It is the membership of the port in Port_Groups, and of its
 // addresses in Address_Sets. So a change of it leaves the port's row as it is.
@@ -45,58 +46,17 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-// HeadOf returns the head of the group that an object belongs to.
-func HeadOf(o netvirt.Object) netvirt.Key {
-	switch o := o.(type) {
-	case netvirt.ELANInterface:
-		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
-	case netvirt.MACEntry:
-		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
-	case netvirt.VPNInterface:
-		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Name}
-	case netvirt.Adjacency:
-		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
-	case netvirt.InterfaceACL:
-		return netvirt.Key{Kind: netvirt.KindInterface, Name: o.Interface}
-	case netvirt.ACE:
-		return aclKey(o.ACL)
-	case netvirt.ServiceVIP:
-		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
-	case netvirt.GatewayVIP:
-		return netvirt.Service{Namespace: o.Namespace, UID: o.Service}.Key()
-	case netvirt.FloatingIP:
-		return netvirt.Service{Namespace: o.Namespace, UID: o.ExternalID}.Key()
-	}
-	return o.Key()
+// Codec turns groups of objects into rows, and back, for one owner.
+type Codec struct {
+	identity.Owner
+	Layout Layout
 }
-
-// HeadOfRef returns the head of the group of an object, given a key that others refer to.
-func HeadOfRef(k netvirt.Key) netvirt.Key {
-	if k.Kind == netvirt.KindELANInterface || k.Kind == netvirt.KindVPNInterface {
-		k.Kind = netvirt.KindInterface
-	}
-	return k
-}
-
-// headOrder lists the kinds of heads: a group looks up only groups of kinds before it.
-var headOrder = []netvirt.Kind{
-	netvirt.KindTransit, netvirt.KindNode, netvirt.KindNodeNetwork, netvirt.KindManagementPort, netvirt.KindGateway, netvirt.KindVPNInstance, netvirt.KindELANInstance,
-	netvirt.KindSubnet, netvirt.KindNodePort, netvirt.KindRemoteGroup, netvirt.KindEgressIP, netvirt.KindACL, netvirt.KindInterface, netvirt.KindService,
-}
-
-// headKinds holds the kinds of heads by name.
-var headKinds = func() map[string]netvirt.Kind {
-	byName := map[string]netvirt.Kind{}
-	for _, k := range headOrder {
-		byName[k.String()] = k
-	}
-	return byName
-}()
 
 // Lookup returns an object of another group, or nil if there is none.
 type Lookup func(netvirt.Key) netvirt.Object
@@ -163,103 +123,6 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 		return decodeRemoteGroup(head, r)
 	}
 	return nil
-}
-
-// damagedMark marks an object that was read from damaged rows: it is the value of a field
-// that no wanted object can have. A damaged subnet has no gateway instead. So the object
-// differs from every wanted object, and is written again or deleted.
-const damagedMark = "(damaged)"
-
-// Damaged returns the object that Read returns for a group whose rows an external writer
-// has changed: its head, as far as it is known, with damagedMark. A transit has no field
-// for the mark and is not read. The result is never encoded.
-func Damaged(head netvirt.Key, known netvirt.Object) (netvirt.Object, bool) {
-	var o netvirt.Object
-	switch head.Kind {
-	case netvirt.KindNode, netvirt.KindManagementPort, netvirt.KindGateway:
-		o = damagedOfNode(head)
-	case netvirt.KindNodeNetwork:
-		prefix, err := netip.ParsePrefix(head.Name)
-		if err != nil {
-			return nil, false
-		}
-		o = netvirt.NodeNetwork{Prefix: prefix, Transit: damagedMark}
-	case netvirt.KindELANInstance:
-		o = netvirt.ELANInstance{Name: head.Name, SegmentType: damagedMark}
-	case netvirt.KindVPNInstance:
-		vpn, _ := known.(netvirt.VPNInstance)
-		o = netvirt.VPNInstance{Name: head.Name, Namespace: vpn.Namespace, RouteDistinguisher: damagedMark}
-	case netvirt.KindSubnet:
-		elan, prefix, ok := parseSubnetName(head.Name)
-		if !ok {
-			return nil, false
-		}
-		subnet, _ := known.(netvirt.Subnet)
-		o = netvirt.Subnet{ELAN: elan, VPN: subnet.VPN, Prefix: prefix}
-	case netvirt.KindNodePort:
-		o = netvirt.NodePort{ELAN: head.Name, Chassis: damagedMark}
-	case netvirt.KindInterface:
-		namespace, _, _, _ := netvirt.ParseInterfaceName(head.Name)
-		o = netvirt.Interface{Name: head.Name, Namespace: namespace, ParentInterface: damagedMark}
-	case netvirt.KindRemoteGroup:
-		o = netvirt.RemoteGroup{Name: head.Name, Namespace: damagedMark}
-	case netvirt.KindEgressIP:
-		o = netvirt.EgressIP{Name: head.Name, Transit: damagedMark}
-	case netvirt.KindACL:
-		acl, _ := known.(netvirt.ACL)
-		o = netvirt.ACL{Name: head.Name, Namespace: acl.Namespace, Isolates: damagedMark}
-	case netvirt.KindService:
-		namespace, uid := parseServiceName(head.Name)
-		o = netvirt.Service{UID: uid, Namespace: namespace, Name: damagedMark}
-	default:
-		return nil, false
-	}
-	return o, o.Key() == head
-}
-
-// damagedOfNode is Damaged for a kind whose key is a node. If the key has no address, the key of the result differs.
-func damagedOfNode(head netvirt.Key) netvirt.Object {
-	node, _ := netip.ParseAddr(head.Name)
-	switch head.Kind {
-	case netvirt.KindManagementPort:
-		return netvirt.ManagementPort{Node: node, Chassis: damagedMark}
-	case netvirt.KindGateway:
-		return netvirt.Gateway{Node: node, Chassis: damagedMark}
-	}
-	return netvirt.Node{Address: node, HostName: damagedMark}
-}
-
-// IsDamaged reports whether Damaged returned an object.
-func IsDamaged(o netvirt.Object) bool {
-	switch o := o.(type) {
-	case netvirt.Node:
-		return o.HostName == damagedMark
-	case netvirt.NodeNetwork:
-		return o.Transit == damagedMark
-	case netvirt.ManagementPort:
-		return o.Chassis == damagedMark
-	case netvirt.Gateway:
-		return o.Chassis == damagedMark
-	case netvirt.ELANInstance:
-		return o.SegmentType == damagedMark
-	case netvirt.VPNInstance:
-		return o.RouteDistinguisher == damagedMark
-	case netvirt.Subnet:
-		return !o.Gateway.IsValid()
-	case netvirt.NodePort:
-		return o.Chassis == damagedMark
-	case netvirt.Interface:
-		return o.ParentInterface == damagedMark
-	case netvirt.RemoteGroup:
-		return o.Namespace == damagedMark
-	case netvirt.EgressIP:
-		return o.Transit == damagedMark
-	case netvirt.ACL:
-		return o.Isolates == damagedMark
-	case netvirt.Service:
-		return o.Name == damagedMark
-	}
-	return false
 }
 
 // each returns the objects of type T in key order.

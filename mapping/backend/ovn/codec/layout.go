@@ -87,8 +87,8 @@ func (c Codec) IsFormer(head netvirt.Key, r ovsdb.Row) bool {
 // switchPort adds the port of a switch that a router port is connected to.
 func (c Codec) switchPort(set *ovsdb.RowSet, k netvirt.Key, role, name, routerPort, switchUUID string) {
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, role), Name: name, Type: "router",
-		Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort}, ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, role), Name: name, Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": routerPort}, ExternalIDs: c.Mark(k, role),
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -39,8 +40,8 @@ func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Look
 	transit := transitKey(netvirt.CommonRouteTarget)
 	joined := look(transit) != nil
 	s := &nb.LogicalSwitch{
-		UUID: c.uuid(nb.LogicalSwitchTable, k, ""), Name: nodeSwitch(o.Address),
-		ExternalIDs: c.mark(k, "", idAddress, o.Address.String(), idHostName, o.HostName, idChassis, o.Chassis, idGateway, string(o.Gateways)),
+		UUID: c.UUID(nb.LogicalSwitchTable, k, ""), Name: nodeSwitch(o.Address),
+		ExternalIDs: c.Mark(k, "", idAddress, o.Address.String(), idHostName, o.HostName, idChassis, o.Chassis, idGateway, string(o.Gateways)),
 	}
 	if joined {
 		place := c.balancersUUID(k)
@@ -71,8 +72,8 @@ func (c byNode) node(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, look Look
 func (c byNode) nodeGateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, gateway netip.Addr) {
 	role := gateway.String()
 	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, k, role), Name: nodeRouterPort(o.Address, gateway), MAC: gatewayMAC(gateway).String(),
-		Networks: o.Gateways.WithAddress(gateway), ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.LogicalRouterPortTable, k, role), Name: nodeRouterPort(o.Address, gateway), MAC: gatewayMAC(gateway).String(),
+		Networks: o.Gateways.WithAddress(gateway), ExternalIDs: c.Mark(k, role),
 	}
 	if network := o.Gateways.Around(gateway, gateway.Next()); gateway.Is6() && network.IsValid() {
 		port.Ipv6RaConfigs = raConfigs()
@@ -82,14 +83,14 @@ func (c byNode) nodeGateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Node, ga
 	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, c.routerUUID(transitKey(netvirt.CommonRouteTarget)), "ports", port.UUID)
-	c.switchPort(set, k, role, nodeSwitchPort(o.Address, gateway), port.Name, c.uuid(nb.LogicalSwitchTable, k, ""))
+	c.switchPort(set, k, role, nodeSwitchPort(o.Address, gateway), port.Name, c.UUID(nb.LogicalSwitchTable, k, ""))
 }
 
 // bindGateway makes a gateway a distributed gateway port on the chassis of its node: OVN sends packets to its pods there first. Then
 // ovn-controller computes the flows of the switch of a node on that node alone.
 func (c byNode) bindGateway(set *ovsdb.RowSet, k netvirt.Key, port *nb.LogicalRouterPort, chassis string) {
 	at := &nb.GatewayChassis{
-		UUID: c.uuid(nb.GatewayChassisTable, k, port.ExternalIDs[IDRole]), Name: port.Name, ChassisName: chassis, ExternalIDs: port.ExternalIDs,
+		UUID: c.UUID(nb.GatewayChassisTable, k, port.ExternalIDs[identity.IDRole]), Name: port.Name, ChassisName: chassis, ExternalIDs: port.ExternalIDs,
 	}
 	port.GatewayChassis = []string{at.UUID}
 	set.Add(at)
@@ -160,7 +161,7 @@ func (c byNode) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 // that no port names.
 func (c byNode) holding(k netvirt.Key, ids map[string]string) *nb.DHCPOptions {
 	abridge(ids, impliedByHead(k))
-	return &nb.DHCPOptions{UUID: c.uuid(nb.DHCPOptionsTable, k, ""), ExternalIDs: ids}
+	return &nb.DHCPOptions{UUID: c.UUID(nb.DHCPOptionsTable, k, ""), ExternalIDs: ids}
 }
 
 // impliedByHead returns the pairs that the row of holding does not have in its external_ids. The name of a subnet implies some. An elan-instance is
@@ -170,7 +171,7 @@ func impliedByHead(k netvirt.Key) map[string]string {
 	case netvirt.KindELANInstance:
 		return map[string]string{idSegment: string(netvirt.SegmentVXLAN)}
 	case netvirt.KindSubnet:
-		elan, prefix, _ := parseSubnetName(k.Name)
+		elan, prefix, _ := identity.ParseSubnetName(k.Name)
 		implied := map[string]string{idELAN: elan, idPrefix: prefix.String(), idLease: "0"}
 		if prefix.IsSingleIP() {
 			implied[idGateway] = prefix.Addr().String()
@@ -216,7 +217,7 @@ func (c byNode) gatewayOfSwitch(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subn
 	if look(transit) == nil {
 		return
 	}
-	c.gateway(set, k, o, transit, c.mark(k, ""))
+	c.gateway(set, k, o, transit, c.Mark(k, ""))
 	if vpn, ok := lookVPN(look, o.VPN); ok && !o.Prefix.IsSingleIP() {
 		c.wayOut(set, k, roleWayOut, vpn, o.ELAN, o.Prefix, look)
 	}
@@ -256,7 +257,7 @@ func (c byNode) switchOf(p port, look Lookup) (string, bool) {
 			return "", false
 		}
 	}
-	return c.uuid(nb.LogicalSwitchTable, node.Key(), ""), true
+	return c.UUID(nb.LogicalSwitchTable, node.Key(), ""), true
 }
 
 // network returns the network of the address: if its subnet is the gateway alone, the block behind the gateway, which the

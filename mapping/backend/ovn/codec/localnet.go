@@ -35,9 +35,9 @@ func (c Codec) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance
 		return
 	}
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetPort(o), Type: "localnet",
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, roleLocalnet), Name: localnetPort(o), Type: "localnet",
 		Addresses: []string{"unknown"}, Options: map[string]string{"network_name": netvirt.PhysicalNetworkName(o.PhysicalNetwork, node)},
-		ExternalIDs: c.mark(k, roleLocalnet),
+		ExternalIDs: c.Mark(k, roleLocalnet),
 	}
 	if o.SegmentType == netvirt.SegmentVLAN {
 		tag := int(o.SegmentationID)
@@ -54,8 +54,8 @@ func (c Codec) localnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance
 // fromMachines adds an ACL for packets that come in from the physical network of an elan-instance.
 func (c Codec) fromMachines(set *ovsdb.RowSet, k netvirt.Key, o netvirt.ELANInstance, role string, priority int, action, match string) {
 	acl := &nb.ACL{
-		UUID: c.uuid(nb.ACLTable, k, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
-		Match: fmt.Sprintf("inport == %q && %s", localnetPort(o), match), ExternalIDs: c.mark(k, role),
+		UUID: c.UUID(nb.ACLTable, k, role), Direction: nb.ACLDirectionFromLport, Priority: priority, Action: action,
+		Match: fmt.Sprintf("inport == %q && %s", localnetPort(o), match), ExternalIDs: c.Mark(k, role),
 	}
 	set.Add(acl)
 	set.Link(nb.LogicalSwitchTable, c.switchUUID(o.Name), "acls", acl.UUID)

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -57,25 +58,14 @@ var (
 // the pods of a node. The table has no external_ids, so the group's name holds the node.
 func (c Codec) encodeNode(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
 	if o, ok := head[netvirt.Node](objects, k); ok {
-		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.nodeGroup() + o.Address.String() + "/" + o.HostName})
+		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.NodeBalancerGroup() + o.Address.String() + "/" + o.HostName})
 		c.arrangement().node(set, k, o, look)
 	}
 }
 
-// nodeGroup returns what the names of the groups of nodes begin with.
-func (c Codec) nodeGroup() string { return c.Owner + "/node/" }
-
-// parseNodeGroup returns the node of a group that encodeNode has named.
-func (c Codec) parseNodeGroup(name string) (o netvirt.Node, ok bool) {
-	text, found := strings.CutPrefix(name, c.nodeGroup())
-	address, host, split := strings.Cut(text, "/")
-	a, err := netip.ParseAddr(address)
-	return netvirt.Node{Address: a, HostName: host}, found && split && err == nil
-}
-
 // decodeNode decodes the group of encodeNode. In LayoutNode another row holds the node.
 func (c Codec) decodeNode(group *nb.LoadBalancerGroup) []netvirt.Object {
-	o, ok := c.parseNodeGroup(group.Name)
+	o, ok := c.ParseNodeBalancerGroup(group.Name)
 	if !ok || c.Layout == LayoutNode {
 		return nil
 	}
@@ -107,17 +97,17 @@ func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvi
 	c.routerPort(set, k, roleWayOut, c.routerUUID(transit), wayOutPort(o.Prefix), wayOutNear)
 	c.route(set, k, roleWayOut, c.routerUUID(transit), netip.PrefixFrom(netip.IPv4Unspecified(), 0), wayOutFar, wayOutPort(o.Prefix))
 	c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
-		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, Match: goesOut(o.Prefix), ExternalIDs: c.mark(k, roleNoWay),
+		Priority: priorityNoWay, Action: nb.LogicalRouterPolicyActionDrop, Match: goesOut(o.Prefix), ExternalIDs: c.Mark(k, roleNoWay),
 	})
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: "switch:nodes:" + o.Prefix.String(), Type: "router",
-		Addresses: []string{"router"}, Options: map[string]string{"router-port": nodesPort(o.Prefix)}, ExternalIDs: c.mark(k, ""),
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, ""), Name: "switch:nodes:" + o.Prefix.String(), Type: "router",
+		Addresses: []string{"router"}, Options: map[string]string{"router-port": nodesPort(o.Prefix)}, ExternalIDs: c.Mark(k, ""),
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(o.Prefix), "ports", lsp.UUID)
 	set.Add(&nb.LogicalSwitch{
 		UUID: c.nodesUUID(o.Prefix), Name: nodesSwitch(o.Prefix), LoadBalancerGroup: []string{c.balancersUUID(transit), c.elsewhereUUID(transit)},
-		ExternalIDs: c.mark(k, "", ids...),
+		ExternalIDs: c.Mark(k, "", ids...),
 	})
 	if o.OneWay {
 		c.passing(set, k, o)
@@ -147,21 +137,21 @@ func (c Codec) passing(set *ovsdb.RowSet, head netvirt.Key, o netvirt.NodeNetwor
 
 // stateless adds an ACL whose packets the switch does not track.
 func (c Codec) stateless(set *ovsdb.RowSet, head netvirt.Key, network netip.Prefix, acl *nb.ACL) {
-	acl.UUID, acl.ExternalIDs = c.uuid(nb.ACLTable, head, acl.Direction), c.mark(head, acl.Direction)
+	acl.UUID, acl.ExternalIDs = c.UUID(nb.ACLTable, head, acl.Direction), c.Mark(head, acl.Direction)
 	acl.Priority, acl.Action = 1, nb.ACLActionAllowStateless
 	set.Add(acl)
 	set.Link(nb.LogicalSwitchTable, c.nodesUUID(network), "acls", acl.UUID)
 }
 
 func (c Codec) nodesUUID(network netip.Prefix) string {
-	return c.uuid(nb.LogicalSwitchTable, nodeNetworkKey(network), "")
+	return c.UUID(nb.LogicalSwitchTable, nodeNetworkKey(network), "")
 }
 
 // routerPort adds a port with addresses to a router. Its MAC address is that of the first one.
 func (c Codec) routerPort(set *ovsdb.RowSet, head netvirt.Key, role, router, name string, at ...netip.Prefix) {
 	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, MAC: gatewayMAC(at[0].Addr()).String(),
-		ExternalIDs: c.mark(head, role),
+		UUID: c.UUID(nb.LogicalRouterPortTable, head, role), Name: name, MAC: gatewayMAC(at[0].Addr()).String(),
+		ExternalIDs: c.Mark(head, role),
 	}
 	for _, a := range at {
 		port.Networks = append(port.Networks, a.String())
@@ -177,7 +167,7 @@ func (c Codec) policy(set *ovsdb.RowSet, head netvirt.Key, transit string, p *nb
 
 // policyOf adds a policy to a router, like policy.
 func (c Codec) policyOf(set *ovsdb.RowSet, router string, head netvirt.Key, p *nb.LogicalRouterPolicy) {
-	p.UUID = c.uuid(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[IDRole])
+	p.UUID = c.UUID(nb.LogicalRouterPolicyTable, head, p.ExternalIDs[identity.IDRole])
 	set.Add(p)
 	set.Link(nb.LogicalRouterTable, router, "policies", p.UUID)
 }
@@ -195,8 +185,8 @@ func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects ne
 		return
 	}
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
-		ExternalIDs: c.mark(k, "", idNetwork, o.Network.String(), idAddress, o.Address.String(),
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
+		ExternalIDs: c.Mark(k, "", idNetwork, o.Network.String(), idAddress, o.Address.String(),
 			idServiceIP, o.ServiceAddress.String(), idMAC, o.MAC, idChassis, o.Chassis),
 	}
 	if o.EdgeAddress.IsValid() {
@@ -285,9 +275,9 @@ func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.
 		addresses[0] += " " + a.Address.String()
 	}
 	lsp := &nb.LogicalSwitchPort{
-		UUID: c.uuid(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
+		UUID: c.UUID(nb.LogicalSwitchPortTable, k, ""), Name: o.Name(), Options: map[string]string{},
 		Addresses: addresses, PortSecurity: addresses,
-		ExternalIDs: c.mark(k, "", idVPN, o.VPN, idAddress, o.Address.String(), idMAC, o.MAC, idChassis, o.Chassis),
+		ExternalIDs: c.Mark(k, "", idVPN, o.VPN, idAddress, o.Address.String(), idMAC, o.MAC, idChassis, o.Chassis),
 	}
 	if o.Network.IsValid() {
 		lsp.ExternalIDs[idNetwork] = o.Network.String()
@@ -355,7 +345,7 @@ func (c Codec) onNode(set *ovsdb.RowSet, head netvirt.Key, role string, network 
 func (c Codec) leave(set *ovsdb.RowSet, head netvirt.Key, role, transit string, priority int, network netip.Prefix, by netip.Addr, match string) {
 	c.policy(set, head, transit, &nb.LogicalRouterPolicy{
 		Priority: priority, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{by.String()},
-		Match: fmt.Sprintf("%s && %s", goesOut(network), match), ExternalIDs: c.mark(head, role),
+		Match: fmt.Sprintf("%s && %s", goesOut(network), match), ExternalIDs: c.Mark(head, role),
 	})
 }
 

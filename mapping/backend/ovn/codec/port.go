@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -49,7 +47,7 @@ func newPort(objects netvirt.Model) (p port, complete bool) {
 }
 
 // PortUUID returns the UUID of the port of an Interface, given its key.
-func (c Codec) PortUUID(k netvirt.Key) string { return c.uuid(nb.LogicalSwitchPortTable, k, "") }
+func (c Codec) PortUUID(k netvirt.Key) string { return c.UUID(nb.LogicalSwitchPortTable, k, "") }
 
 // encodePort adds the port of a pod. An Interface has no port until it is attached to an
 // elan-instance: the server deletes a port that is on no switch.
@@ -144,9 +142,9 @@ func (c Codec) Unmarked(head netvirt.Key, objects netvirt.Model) (all []string) 
 		return nil
 	}
 	for _, a := range each[netvirt.Adjacency](objects) {
-		all = append(all, c.bindingUUID(head, gatewayPort(a.ELAN, a.Network), a.Address))
+		all = append(all, c.BindingUUID(head, gatewayPort(a.ELAN, a.Network), a.Address))
 		if node, _, err := netvirt.ParseELANName(a.ELAN); err == nil {
-			all = append(all, c.bindingUUID(head, nodeRouterPort(node, a.Gateway), a.Address))
+			all = append(all, c.BindingUUID(head, nodeRouterPort(node, a.Gateway), a.Address))
 		}
 	}
 	return all
@@ -154,41 +152,7 @@ func (c Codec) Unmarked(head netvirt.Key, objects netvirt.Model) (all []string) 
 
 // bindMAC tells a router port the MAC address of an address that is outside its network, or of another router.
 func (c Codec) bindMAC(set *ovsdb.RowSet, head netvirt.Key, port string, address netip.Addr, mac string) {
-	set.Add(&nb.StaticMACBinding{UUID: c.bindingUUID(head, port, address), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true})
-}
-
-// bindingUUID returns the UUID of the row of bindMAC. Another port makes another row: ovn-northd 25.03 does not follow a row to
-// another port, and cannot delete the former port's router then.
-func (c Codec) bindingUUID(head netvirt.Key, port string, address netip.Addr) string {
-	return c.uuid(nb.StaticMACBindingTable, head, port+" "+address.String())
-}
-
-// IsOwnBinding reports whether a row is one of bindMAC. Its UUID is made from names. Other programs have random UUIDs.
-func IsOwnBinding(row *nb.StaticMACBinding) bool {
-	id, err := uuid.Parse(row.UUID)
-	return err == nil && id.Version() == 5 && strings.HasPrefix(row.LogicalPort, "router:")
-}
-
-// BindsFor reports whether a row is one of bindMAC, of the group of a head.
-func (c Codec) BindsFor(head netvirt.Key, row *nb.StaticMACBinding) bool {
-	address, err := netip.ParseAddr(row.IP)
-	return err == nil && c.bindingUUID(head, row.LogicalPort, address) == row.UUID
-}
-
-// leftBinding begins the names of the objects of LeftBinding. No interface has such a name.
-const leftBinding = "MAC binding "
-
-// LeftBinding returns the object that Read returns for a row of bindMAC whose group has no other row: an interface that is never wanted.
-func LeftBinding(uuid string) netvirt.Object {
-	return netvirt.Interface{Name: leftBinding + uuid, ParentInterface: damagedMark}
-}
-
-// ParseLeftBinding returns the UUID of the row of a head that LeftBinding returned.
-func ParseLeftBinding(head netvirt.Key) (uuid string, ok bool) {
-	if head.Kind != netvirt.KindInterface {
-		return "", false
-	}
-	return strings.CutPrefix(head.Name, leftBinding)
+	set.Add(&nb.StaticMACBinding{UUID: c.BindingUUID(head, port, address), LogicalPort: port, IP: address.String(), MAC: mac, OverrideDynamicMAC: true})
 }
 
 // addresses returns the port's addresses in OVN's form: each MAC address, followed by its
@@ -215,7 +179,7 @@ func (p port) addresses() []string {
 
 // portIDs returns external_ids with all fields of the port's objects.
 func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
-	ids := c.mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
+	ids := c.Mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
 		idDHCP, flag(p.DHCP), idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
 	for _, e := range p.entries {
 		ids[idMACEntry+e.Address.String()] = e.MAC

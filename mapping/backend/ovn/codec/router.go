@@ -27,11 +27,11 @@ func toTransitName(vpn string) string   { return "router:" + vpn + ":" + roleToT
 func fromTransitName(vpn string) string { return "router:" + vpn + ":" + roleFromTransit }
 
 func (c Codec) routerUUID(head netvirt.Key) string {
-	return c.uuid(nb.LogicalRouterTable, head, "")
+	return c.UUID(nb.LogicalRouterTable, head, "")
 }
 
 func (c Codec) balancersUUID(head netvirt.Key) string {
-	return c.uuid(nb.LoadBalancerGroupTable, head, "")
+	return c.UUID(nb.LoadBalancerGroupTable, head, "")
 }
 
 // encodeTransit adds the cluster router, and the groups of the load balancers that every
@@ -42,33 +42,30 @@ func (c Codec) encodeTransit(set *ovsdb.RowSet, head netvirt.Key, objects netvir
 		return
 	}
 	set.Add(&nb.LogicalRouter{
-		UUID: c.routerUUID(head), Name: "transit:" + head.Name, Options: c.arrangement().transitOptions(), ExternalIDs: c.mark(head, ""),
+		UUID: c.routerUUID(head), Name: "transit:" + head.Name, Options: c.arrangement().transitOptions(), ExternalIDs: c.Mark(head, ""),
 	})
-	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: c.Owner + "/transit/" + head.Name})
-	set.Add(&nb.LoadBalancerGroup{UUID: c.elsewhereUUID(head), Name: c.Owner + "/elsewhere/" + head.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(head), Name: string(c.Owner) + "/transit/" + head.Name})
+	set.Add(&nb.LoadBalancerGroup{UUID: c.elsewhereUUID(head), Name: string(c.Owner) + "/elsewhere/" + head.Name})
 }
 
 // elsewhereUUID returns the UUID of the group of load balancers whose endpoints depend on where the
 // client is, for the clients of a transit that are not pods of a known node.
 func (c Codec) elsewhereUUID(transit netvirt.Key) string {
-	return c.uuid(nb.LoadBalancerGroupTable, transit, "elsewhere")
+	return c.UUID(nb.LoadBalancerGroupTable, transit, "elsewhere")
 }
 
 // encodeVPN adds the group of the load balancers of the services of a namespace, and what its vpn-instance is in the
 // layout.
 func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
 	if o, ok := head[netvirt.VPNInstance](objects, k); ok {
-		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.vpnGroup() + o.Name})
+		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.VPNBalancerGroup() + o.Name})
 		c.arrangement().vpn(set, k, o)
 	}
 }
 
-// vpnGroup returns what the names of the groups of vpn-instances begin with.
-func (c Codec) vpnGroup() string { return c.Owner + "/vpn/" }
-
 // vpnIDs returns external_ids with all fields of a vpn-instance.
 func (c Codec) vpnIDs(k netvirt.Key, o netvirt.VPNInstance) map[string]string {
-	return c.mark(k, "", idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)
+	return c.Mark(k, "", idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)
 }
 
 // vpn adds the router of a namespace. If the vpn-instance has a transit, a pair of router ports connects the
@@ -89,8 +86,8 @@ func (c byELAN) vpn(set *ovsdb.RowSet, k netvirt.Key, o netvirt.VPNInstance) {
 // peer adds one port of a pair of router ports.
 func (c Codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, peer string, at transitEnd) {
 	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, head, role), Name: name, Peer: &peer, MAC: at.mac,
-		Networks: []string{netip.PrefixFrom(at.ipv4, transitBits).String()}, ExternalIDs: c.mark(head, role),
+		UUID: c.UUID(nb.LogicalRouterPortTable, head, role), Name: name, Peer: &peer, MAC: at.mac,
+		Networks: []string{netip.PrefixFrom(at.ipv4, transitBits).String()}, ExternalIDs: c.Mark(head, role),
 	}
 	set.Add(port)
 	set.Link(nb.LogicalRouterTable, router, "ports", port.UUID)
@@ -99,8 +96,8 @@ func (c Codec) peer(set *ovsdb.RowSet, head netvirt.Key, role, router, name, pee
 // route adds a static route to a router.
 func (c Codec) route(set *ovsdb.RowSet, head netvirt.Key, role, router string, to netip.Prefix, via netip.Addr, port string) {
 	route := &nb.LogicalRouterStaticRoute{
-		UUID: c.uuid(nb.LogicalRouterStaticRouteTable, head, role), IPPrefix: to.String(), Nexthop: via.String(),
-		OutputPort: &port, ExternalIDs: c.mark(head, role),
+		UUID: c.UUID(nb.LogicalRouterStaticRouteTable, head, role), IPPrefix: to.String(), Nexthop: via.String(),
+		OutputPort: &port, ExternalIDs: c.Mark(head, role),
 	}
 	set.Add(route)
 	set.Link(nb.LogicalRouterTable, router, "static_routes", route.UUID)
@@ -187,7 +184,7 @@ func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 
 // elanIDs returns external_ids with all fields of an elan-instance.
 func (c Codec) elanIDs(k netvirt.Key, o netvirt.ELANInstance) map[string]string {
-	return c.mark(k, "", idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10),
+	return c.Mark(k, "", idSegment, string(o.SegmentType), idVNI, strconv.FormatUint(uint64(o.SegmentationID), 10),
 		idPhysical, o.PhysicalNetwork, idSubnets, string(o.Subnets))
 }
 
@@ -233,7 +230,7 @@ func reach(vpn netvirt.VPNInstance) netvirt.Key {
 }
 
 func (c Codec) switchUUID(elan string) string {
-	return c.uuid(nb.LogicalSwitchTable, elanKey(elan), "")
+	return c.UUID(nb.LogicalSwitchTable, elanKey(elan), "")
 }
 
 // decodeSwitch decodes the switch of encodeELAN, encodeNodeNetwork or encodeEgressIP, or of a node. Other switches hold no

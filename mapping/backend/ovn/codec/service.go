@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -151,12 +152,12 @@ func hold(lb *nb.LoadBalancer, o netvirt.Service) {
 func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Protocol, role string, vips []netvirt.ServiceVIP) *nb.LoadBalancer {
 	text := string(protocol)
 	lb := &nb.LoadBalancer{
-		UUID: c.uuid(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
+		UUID: c.UUID(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
 		Vips: map[string]string{},
 		Options: map[string]string{
 			"reject": "true", "hairpin_snat_ip": hairpinAddresses, "neighbor_responder": "none",
 		},
-		ExternalIDs: c.mark(k, role, idNamespace, o.Namespace, idService, o.Name),
+		ExternalIDs: c.Mark(k, role, idNamespace, o.Namespace, idService, o.Name),
 	}
 	if protocol == netvirt.UDP {
 		// Without this option a client that keeps sending still reaches a removed endpoint.
@@ -201,19 +202,13 @@ func parseEndpoint(text string) (netip.AddrPort, bool) {
 	return netip.AddrPortFrom(a, 0), err == nil
 }
 
-// parseServiceName splits the name in a service's key.
-func parseServiceName(name string) (namespace, uid string) {
-	i := strings.LastIndexByte(name, ' ')
-	return name[:max(i, 0)], name[i+1:]
-}
-
 // decodeService decodes a load balancer of encodeService: the service and what else it holds. That of a place holds no
 // object.
 func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
-	namespace, uid := parseServiceName(k.Name)
+	namespace, uid := identity.ParseServiceName(k.Name)
 	ids := lb.ExternalIDs
-	gateway, protocol, atGateway := parseGatewayRole(ids[IDRole])
-	if strings.Contains(ids[IDRole], "/") && !atGateway {
+	gateway, protocol, atGateway := parseGatewayRole(ids[identity.IDRole])
+	if strings.Contains(ids[identity.IDRole], "/") && !atGateway {
 		return nil
 	}
 	affinity, _ := strconv.ParseUint(ids[idAffinity], 10, 32)
@@ -223,7 +218,7 @@ func decodeService(k netvirt.Key, lb *nb.LoadBalancer) []netvirt.Object {
 	}
 	for vip, endpoints := range lb.Vips {
 		if v, ok := parseVIP(vip, endpoints); ok {
-			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[IDRole])
+			v.Service, v.Namespace, v.Protocol = uid, namespace, netvirt.Protocol(ids[identity.IDRole])
 			v.Near = parseNear(ids[idNear+vip])
 			objects = append(objects, v)
 		}

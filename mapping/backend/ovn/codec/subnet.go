@@ -22,16 +22,6 @@ func subnetKey(elan string, prefix netip.Prefix) netvirt.Key {
 	return netvirt.Subnet{ELAN: elan, Prefix: prefix}.Key()
 }
 
-// parseSubnetName splits the name in a subnet's key.
-func parseSubnetName(name string) (elan string, prefix netip.Prefix, ok bool) {
-	i := strings.LastIndexByte(name, ' ')
-	if i < 0 {
-		return "", netip.Prefix{}, false
-	}
-	prefix, err := netip.ParsePrefix(name[i+1:])
-	return name[:i], prefix, err == nil
-}
-
 // gatewayPort returns the name of a subnet's router port.
 func gatewayPort(elan string, prefix netip.Prefix) string {
 	return "router:" + elan + "/" + prefix.String()
@@ -44,7 +34,7 @@ func gatewaySwitchPort(elan string, prefix netip.Prefix) string {
 
 // dhcpUUID returns the UUID of a subnet's DHCP options.
 func (c Codec) dhcpUUID(elan string, prefix netip.Prefix) string {
-	return c.uuid(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
+	return c.UUID(nb.DHCPOptionsTable, subnetKey(elan, prefix), "")
 }
 
 func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
@@ -71,7 +61,7 @@ func (c byELAN) subnet(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, look 
 // gateway adds the gateway of a subnet: a port of a router behind a port of the elan's switch.
 func (c Codec) gateway(set *ovsdb.RowSet, k netvirt.Key, o netvirt.Subnet, router netvirt.Key, ids map[string]string) {
 	port := &nb.LogicalRouterPort{
-		UUID: c.uuid(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
+		UUID: c.UUID(nb.LogicalRouterPortTable, k, ""), Name: gatewayPort(o.ELAN, o.Prefix), MAC: gatewayMAC(o.Gateway).String(),
 		Networks: []string{netip.PrefixFrom(o.Gateway, o.Prefix.Bits()).String()}, ExternalIDs: ids,
 	}
 	if o.Gateway.Is6() && !o.Prefix.IsSingleIP() {
@@ -88,14 +78,14 @@ func raConfigs() map[string]string { return map[string]string{"address_mode": "d
 
 // subnetIDs returns external_ids with all fields of a subnet.
 func (c Codec) subnetIDs(k netvirt.Key, o netvirt.Subnet) map[string]string {
-	return c.mark(k, "", idELAN, o.ELAN, idVPN, o.VPN, idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(),
+	return c.Mark(k, "", idELAN, o.ELAN, idVPN, o.VPN, idPrefix, o.Prefix.String(), idGateway, o.Gateway.String(),
 		idDNS, string(o.DNS), idLease, strconv.FormatUint(uint64(o.LeaseTime), 10))
 }
 
 // dhcpOptions returns the DHCP options of the pods of a subnet.
 func (c Codec) dhcpOptions(k netvirt.Key, o netvirt.Subnet) *nb.DHCPOptions {
 	return &nb.DHCPOptions{
-		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.mark(k, ""),
+		UUID: c.dhcpUUID(o.ELAN, o.Prefix), Cidr: o.Prefix.String(), Options: dhcpOptions(o), ExternalIDs: c.Mark(k, ""),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -46,20 +47,20 @@ type Database struct {
 	groups map[netvirt.Key]netvirt.Model // by head
 }
 
-// New returns the database that has a model in a layout, with the owner codec.DefaultOwner. It fails if an object refers to an
+// New returns the database that has a model in a layout, with the owner identity.DefaultOwner. It fails if an object refers to an
 // object that is not in the model.
 func New(m netvirt.Model, layout codec.Layout) (*Database, error) {
 	if _, err := codec.ParseLayout(string(layout)); err != nil {
 		return nil, fmt.Errorf("list northbound rows: %w", err)
 	}
-	d := &Database{codec.Codec{Owner: codec.DefaultOwner, Layout: layout}, m, map[netvirt.Key]netvirt.Model{}}
+	d := &Database{codec.Codec{Owner: identity.DefaultOwner, Layout: layout}, m, map[netvirt.Key]netvirt.Model{}}
 	for _, k := range slices.SortedFunc(maps.Keys(m), netvirt.Key.Compare) {
 		for _, ref := range m[k].Refs() {
 			if m[ref] == nil {
 				return nil, fmt.Errorf("list northbound rows: %s refers to %s, which is not in the model", k, ref)
 			}
 		}
-		head := codec.HeadOf(m[k])
+		head := identity.HeadOf(m[k])
 		if d.groups[head] == nil {
 			d.groups[head] = netvirt.Model{}
 		}
@@ -97,7 +98,7 @@ func (d *Database) encode(head netvirt.Key) *ovsdb.RowSet {
 // Role says what the row is for among the rows of its object; empty if there is one for each table.
 func (r Row) Role() string {
 	ids, _ := r.Columns["external_ids"].(map[string]string)
-	return ids[codec.IDRole]
+	return ids[identity.IDRole]
 }
 
 // list returns a set as rows for people, with links as columns.
@@ -142,7 +143,7 @@ func (r Row) naming() string {
 		}
 	}
 	if ids, ok := r.Columns["external_ids"].(map[string]string); ok && len(words) == 0 {
-		return codec.HeadText(ids) // the row only holds an object
+		return identity.HeadText(ids) // the row only holds an object
 	}
 	return strings.Join(words, " ")
 }
