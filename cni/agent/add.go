@@ -15,7 +15,7 @@ import (
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -162,7 +162,7 @@ type plan struct {
 	at     *attachment
 	record *uplink.Record
 	pair   links.Pair
-	port   ovs.Port
+	port   vif.Port
 }
 
 func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPod netns.NsHandle) (plan, error) {
@@ -171,7 +171,7 @@ func (a *Agent) plan(ctx context.Context, at *attachment, r *uplink.Record, inPo
 		return plan{}, err
 	}
 	p := plan{at: at, record: r}
-	p.port = ovs.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Attachment: at.Attachment}
+	p.port = vif.Port{Name: r.Port, Interface: r.Name, PodUID: r.PodUID, MAC: r.MAC, Addresses: addressesOf(r), Attachment: at.Attachment}
 	p.port.HostPorts = at.network.wanted.hostPorts
 	if given := at.network.IsDefaultGateway; given != nil {
 		p.port.DefaultGateway = strconv.FormatBool(*given)
@@ -327,13 +327,13 @@ func (a *Agent) isPlugged(ctx context.Context, p plan) (bool, error) {
 }
 
 // second is the error for a second link of one container.
-func second(at *attachment, first ovs.Attachment) error {
+func second(at *attachment, first vif.Attachment) error {
 	return types.NewError(types.ErrInvalidNetworkConfig,
 		fmt.Sprintf("pod %s is already attached by link %s", at.pod, first.IfName),
 		fmt.Sprintf("coe-bridge gives a pod one interface: remove interface %s from network %s", at.IfName, at.network.Name))
 }
 
-func samePort(a, b ovs.Port) bool {
+func samePort(a, b vif.Port) bool {
 	return a.Name == b.Name && a.Interface == b.Interface && a.PodUID == b.PodUID && a.MAC == b.MAC &&
 		slices.Equal(a.Addresses, b.Addresses) && a.Attachment == b.Attachment && slices.Equal(a.HostPorts, b.HostPorts)
 }

@@ -15,13 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/coe-bridge/coe-bridge/cni/call"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // attachment is what a call is about: a pod's link to a network.
 type attachment struct {
-	ovs.Attachment
+	vif.Attachment
 	network *network
 	pod     pod
 }
@@ -60,7 +60,7 @@ func newAttachment(r call.Request, n *network) (*attachment, error) {
 		return nil, types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS is invalid", err.Error())
 	}
 	at := &attachment{
-		Attachment: ovs.Attachment{Network: n.Name, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns},
+		Attachment: vif.Attachment{Network: n.Name, Container: r.ContainerID, IfName: r.IfName, Netns: r.Netns},
 		network:    n,
 	}
 	if err := n.wanted.takeArguments(args); err != nil {
@@ -88,7 +88,7 @@ func (w *wanted) takeArguments(args arguments) error {
 
 // externalPod returns the pod to create for an attachment. Its UID is derived from the
 // attachment.
-func externalPod(of ovs.Attachment, args arguments) pod {
+func externalPod(of vif.Attachment, args arguments) pod {
 	p := pod{namespace: cmp.Or(string(args.COE_NAMESPACE), defaultNamespace), name: cmp.Or(string(args.COE_NAME), of.Container), external: true}
 	p.uid = uuid.NewSHA1(uuid.NameSpaceURL, []byte("coe-cni:"+key(of))).String()
 	if of.IfName != primaryLink {
@@ -98,12 +98,12 @@ func externalPod(of ovs.Attachment, args arguments) pod {
 }
 
 // key identifies an attachment.
-func key(of ovs.Attachment) string { return of.Container + "/" + of.IfName }
+func key(of vif.Attachment) string { return of.Container + "/" + of.IfName }
 
 // ownerPrefix starts the alias of a link, which names its owner.
 const ownerPrefix = "coe-bridge:"
 
-func owner(of ovs.Attachment) string { return ownerPrefix + key(of) }
+func owner(of vif.Attachment) string { return ownerPrefix + key(of) }
 
 // uidLength is the length of a UID in its usual form.
 const uidLength = 36
@@ -157,7 +157,7 @@ func noNamespace(path string, err error) error {
 
 // isGone reports whether the pod's namespace was removed. It returns false if its
 // directory is missing too, because an agent in a container possibly cannot see it.
-func isGone(of ovs.Attachment) bool {
+func isGone(of vif.Attachment) bool {
 	if _, err := os.Stat(filepath.Dir(of.Netns)); err != nil {
 		return false
 	}

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // Calls at the same time do not get the same host port. A lock that was taken last is released first.
@@ -15,7 +15,7 @@ func TestClaims(t *testing.T) {
 	of := func(name string, number uint16) plan {
 		return plan{
 			at:   &attachment{pod: pod{namespace: "shop", name: name}},
-			port: ovs.Port{Name: name, HostPorts: []ovs.HostPort{{Address: netip.IPv4Unspecified(), Protocol: "tcp", Number: number, Pod: 80}}},
+			port: vif.Port{Name: name, HostPorts: []vif.HostPort{{Address: netip.IPv4Unspecified(), Protocol: "tcp", Number: number, Pod: 80}}},
 		}
 	}
 	release, err := all.take(of("a", 8000))

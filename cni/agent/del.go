@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // del removes an attachment, or what exists of it, after it has cancelled an ADD of the
@@ -28,7 +28,7 @@ func (a *Agent) del(ctx context.Context, at *attachment) error {
 }
 
 // unplugAttachment removes an attachment's port and links. The caller holds its lock.
-func (a *Agent) unplugAttachment(ctx context.Context, of ovs.Attachment) error {
+func (a *Agent) unplugAttachment(ctx context.Context, of vif.Attachment) error {
 	port, found, err := a.cfg.Switch.Find(ctx, of)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (a *Agent) unplugAttachment(ctx context.Context, of ovs.Attachment) error {
 }
 
 // linkOf returns the link whose alias names of as the owner; empty if there is none.
-func (a *Agent) linkOf(of ovs.Attachment) (string, error) {
+func (a *Agent) linkOf(of vif.Attachment) (string, error) {
 	owned, err := links.Owned(a.cfg.Node)
 	for name, alias := range owned {
 		if alias == owner(of) {
@@ -60,7 +60,7 @@ func (a *Agent) linkOf(of ovs.Attachment) (string, error) {
 
 // unplug removes the port and the link called name. If only is not nil, it leaves a port
 // of another attachment. The caller holds the lock of name.
-func (a *Agent) unplug(ctx context.Context, name string, only *ovs.Attachment) error {
+func (a *Agent) unplug(ctx context.Context, name string, only *vif.Attachment) error {
 	port, found, err := a.cfg.Switch.Port(ctx, name)
 	switch {
 	case err != nil:
@@ -103,7 +103,7 @@ func (a *Agent) collect(ctx context.Context, n *network) error {
 }
 
 // discard removes an attachment, unless a call about it is in progress.
-func (a *Agent) discard(ctx context.Context, of ovs.Attachment) error {
+func (a *Agent) discard(ctx context.Context, of vif.Attachment) error {
 	release, _ := a.attachments.try(key(of))
 	if release == nil {
 		return nil

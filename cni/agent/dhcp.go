@@ -10,7 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/dhcp"
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -50,7 +50,7 @@ func (a *Agent) KeepDHCP(ctx context.Context) {
 type served struct {
 	record     *uplink.Record
 	place      *uplink.Place
-	attachment ovs.Attachment
+	attachment vif.Attachment
 }
 
 // keepDHCP serves the pods whose data is not that of done, and stops with those that do not ask any more. It is not whole if a call
@@ -83,7 +83,7 @@ func (a *Agent) keepDHCP(ctx context.Context, done map[string]served) (whole boo
 }
 
 // wantedDHCP returns what the leases of ports and of answered links are made of now. It has no record of a pod that does not ask.
-func (a *Agent) wantedDHCP(ports []ovs.Port, answered []string) map[string]served {
+func (a *Agent) wantedDHCP(ports []vif.Port, answered []string) map[string]served {
 	place, _, _ := a.cfg.Uplink.Place()
 	want := map[string]served{}
 	for _, p := range ports {
@@ -124,7 +124,7 @@ func (a *Agent) followDHCP(ctx context.Context, name string, r *uplink.Record) (
 
 // serveDHCP answers the DHCP requests of the pod of a port, if its record asks for it. Nothing is done with OVN, or without an IPv4
 // address. The caller holds the lock of the port.
-func (a *Agent) serveDHCP(p ovs.Port, r *uplink.Record) error {
+func (a *Agent) serveDHCP(p vif.Port, r *uplink.Record) error {
 	n := slices.IndexFunc(r.Addresses, func(has uplink.Address) bool { return has.IP.Is4() })
 	if !a.cfg.Confirmed || r.DHCP == nil || n < 0 {
 		a.dhcp.Stop(p.Name)

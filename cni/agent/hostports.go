@@ -11,7 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -21,7 +21,7 @@ type HostPorts interface {
 	// switch has.
 	ServesHostPorts() bool
 	// CheckHostPorts returns why no pod with these addresses must have these host ports, or nil.
-	CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error
+	CheckHostPorts(ports []vif.HostPort, pod []netip.Addr) error
 	// AwaitHostPorts waits until the node answers on the host ports that the switch has now.
 	AwaitHostPorts(ctx context.Context) error
 }
@@ -72,7 +72,7 @@ func (w *wanted) takeHostPorts(value json.RawMessage) error {
 			w.hostPorts = append(w.hostPorts, p)
 		}
 	}
-	slices.SortFunc(w.hostPorts, func(a, b ovs.HostPort) int { return strings.Compare(a.String(), b.String()) }) // runtimes promise no order
+	slices.SortFunc(w.hostPorts, func(a, b vif.HostPort) int { return strings.Compare(a.String(), b.String()) }) // runtimes promise no order
 	if n := countOf(w.hostPorts); n > maxHostPorts {
 		return fmt.Errorf("%d host ports are requested: a pod can have %d", n, maxHostPorts)
 	}
@@ -80,7 +80,7 @@ func (w *wanted) takeHostPorts(value json.RawMessage) error {
 }
 
 // countOf counts host ports. One at every address of both families counts once.
-func countOf(all []ovs.HostPort) (n int) {
+func countOf(all []vif.HostPort) (n int) {
 	for _, p := range all {
 		if p.Address.Is4() || !slices.Contains(all, p.OtherFamily()) {
 			n++
@@ -90,16 +90,16 @@ func countOf(all []ovs.HostPort) (n int) {
 }
 
 // hostPorts returns the host ports of an entry: without hostIP one at every address of each family.
-func (m portMapping) hostPorts() ([]ovs.HostPort, error) {
+func (m portMapping) hostPorts() ([]vif.HostPort, error) {
 	p, err := m.hostPort()
 	if err != nil || m.HostIP != "" {
-		return []ovs.HostPort{p}, err
+		return []vif.HostPort{p}, err
 	}
-	return []ovs.HostPort{p, p.OtherFamily()}, nil
+	return []vif.HostPort{p, p.OtherFamily()}, nil
 }
 
-func (m portMapping) hostPort() (ovs.HostPort, error) {
-	p := ovs.HostPort{Address: netip.IPv4Unspecified(), Protocol: strings.ToLower(m.Protocol)}
+func (m portMapping) hostPort() (vif.HostPort, error) {
+	p := vif.HostPort{Address: netip.IPv4Unspecified(), Protocol: strings.ToLower(m.Protocol)}
 	if p.Protocol == "" {
 		p.Protocol = "tcp"
 	}
@@ -193,18 +193,18 @@ func refused(by pod, why string) error {
 	return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("pod %s cannot have its host ports", by), why)
 }
 
-func claimed(by pod, taken ovs.HostPort, owner string) error {
+func claimed(by pod, taken vif.HostPort, owner string) error {
 	return refused(by, fmt.Sprintf("%s belongs to pod %s", taken, owner))
 }
 
 // overlap returns the first of a list of host ports that overlaps one of the others.
-func overlap(ports, others []ovs.HostPort) (ovs.HostPort, bool) {
+func overlap(ports, others []vif.HostPort) (vif.HostPort, bool) {
 	for _, p := range ports {
 		if slices.ContainsFunc(others, p.Overlaps) {
 			return p, true
 		}
 	}
-	return ovs.HostPort{}, false
+	return vif.HostPort{}, false
 }
 
 // opened waits until the node answers on the host ports of a plan.
@@ -233,7 +233,7 @@ type claims struct {
 
 type claimant struct {
 	pod   pod
-	ports []ovs.HostPort
+	ports []vif.HostPort
 }
 
 // take fails if another call holds a host port of a plan.

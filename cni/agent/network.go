@@ -12,7 +12,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // network is a network configuration from the runtime.
@@ -35,19 +35,19 @@ const validKey = "cni.dev/valid-attachments"
 // valid returns the attachments that a GC call keeps. The list may be empty, but must
 // exist: if a runtime omitted it or wrote null, all its pods would lose their network. An
 // entry without container or interface is an error for the same reason.
-func (n *network) valid() ([]ovs.Attachment, error) {
+func (n *network) valid() ([]vif.Attachment, error) {
 	if n.Name == "" {
 		return nil, invalid("GC needs the name of the network")
 	}
 	if n.ValidAttachments == nil {
 		return nil, invalid("GC needs %q, a list of the attachments to keep", validKey)
 	}
-	valid := make([]ovs.Attachment, 0, len(n.ValidAttachments))
+	valid := make([]vif.Attachment, 0, len(n.ValidAttachments))
 	for _, v := range n.ValidAttachments {
 		if v.ContainerID == "" || v.IfName == "" {
 			return nil, invalid("%s: an entry has no containerID or no ifname", validKey)
 		}
-		valid = append(valid, ovs.Attachment{Container: v.ContainerID, IfName: v.IfName})
+		valid = append(valid, vif.Attachment{Container: v.ContainerID, IfName: v.IfName})
 	}
 	return valid, nil
 }
@@ -56,7 +56,7 @@ func (n *network) valid() ([]ovs.Attachment, error) {
 type wanted struct {
 	addresses []netip.Addr
 	mac       string // empty: any
-	hostPorts []ovs.HostPort
+	hostPorts []vif.HostPort
 }
 
 // networkKeys are the known keys of a configuration. "socket" is for the plugin; keys with

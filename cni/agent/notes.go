@@ -11,7 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/coe-bridge/coe-bridge/cni/durable"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // notes record the pods that the agent creates: a file for each, named after the UID of
@@ -46,7 +46,7 @@ func (n notes) has(uid string) (bool, error) {
 }
 
 // write writes the note of a pod. The note is durable when write returns nil.
-func (n notes) write(uid string, of ovs.Attachment) error {
+func (n notes) write(uid string, of vif.Attachment) error {
 	text, err := json.Marshal(note{of.Container, of.IfName})
 	if err == nil {
 		err = durable.Write(n.file(uid), text, 0o600)
@@ -65,29 +65,29 @@ func (n notes) remove(uid string) error {
 }
 
 // read reads the note of a pod.
-func (n notes) read(uid string) (ovs.Attachment, error) {
+func (n notes) read(uid string) (vif.Attachment, error) {
 	text, err := os.ReadFile(n.file(uid))
 	if err != nil {
-		return ovs.Attachment{}, err
+		return vif.Attachment{}, err
 	}
 	var of note
 	if err := json.Unmarshal(text, &of); err != nil {
-		return ovs.Attachment{}, fmt.Errorf("read note %s: %w", n.file(uid), err)
+		return vif.Attachment{}, fmt.Errorf("read note %s: %w", n.file(uid), err)
 	}
 	if of.Container == "" || of.IfName == "" {
-		return ovs.Attachment{}, fmt.Errorf("read note %s: container or interface is missing", n.file(uid))
+		return vif.Attachment{}, fmt.Errorf("read note %s: container or interface is missing", n.file(uid))
 	}
-	return ovs.Attachment{Container: of.Container, IfName: of.IfName}, nil
+	return vif.Attachment{Container: of.Container, IfName: of.IfName}, nil
 }
 
 // all reads the notes, by UID. It returns notes that cannot be read in unreadable, with
 // the reason. It ignores files that are not notes.
-func (n notes) all() (readable map[string]ovs.Attachment, unreadable map[string]error, err error) {
+func (n notes) all() (readable map[string]vif.Attachment, unreadable map[string]error, err error) {
 	entries, err := os.ReadDir(n.folder())
 	if err != nil {
 		return nil, nil, fmt.Errorf("list notes: %w", err)
 	}
-	readable, unreadable = map[string]ovs.Attachment{}, map[string]error{}
+	readable, unreadable = map[string]vif.Attachment{}, map[string]error{}
 	for _, e := range entries {
 		uid := e.Name()
 		if uuid.Validate(uid) != nil {

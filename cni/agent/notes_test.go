@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 const (
@@ -19,7 +19,7 @@ const (
 func TestNotes(t *testing.T) {
 	n := notes{t.TempDir()}
 	require.NoError(t, n.open())
-	of := ovs.Attachment{Container: "c1", IfName: "eth0"}
+	of := vif.Attachment{Container: "c1", IfName: "eth0"}
 	require.NoError(t, n.write(uidA, of))
 	require.NoError(t, os.WriteFile(n.file("lost+found"), nil, 0o600))
 	for name, damage := range map[string]func() error{
@@ -35,7 +35,7 @@ func TestNotes(t *testing.T) {
 			defer func() { require.NoError(t, os.Remove(n.file(uidB))) }()
 			readable, unreadable, err := n.all()
 			require.NoError(t, err)
-			require.Equal(t, map[string]ovs.Attachment{uidA: of}, readable)
+			require.Equal(t, map[string]vif.Attachment{uidA: of}, readable)
 			require.Len(t, unreadable, 1)
 			require.ErrorContains(t, unreadable[uidB], uidB)
 			require.ErrorContains(t, CheckNotes(n.dir), uidB)

@@ -5,12 +5,12 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
 // routes returns the routes of the pod of a port, and the neighbours that they lead by.
-func (a *Agent) routes(p ovs.Port, r *uplink.Record, place *uplink.Place) ([]links.Route, []links.Neighbour) {
+func (a *Agent) routes(p vif.Port, r *uplink.Record, place *uplink.Place) ([]links.Route, []links.Neighbour) {
 	return byNode(routesOf(p, r, podRanges(place, a.cfg.Confirmed)), place, a.cfg.Confirmed, r.Addresses)
 }
 
@@ -22,7 +22,7 @@ func (a *Agent) routes(p ovs.Port, r *uplink.Record, place *uplink.Place) ([]lin
 // false              any     dropped: the link reaches its own subnet only
 // absent             eth0    kept
 // absent             other   replaced by routes to ranges: eth0 has the default route
-func routesOf(p ovs.Port, r *uplink.Record, ranges []netip.Prefix) []links.Route {
+func routesOf(p vif.Port, r *uplink.Record, ranges []netip.Prefix) []links.Route {
 	absent := p.DefaultGateway == ""
 	everywhere := absent && p.Attachment.IfName == primaryLink || p.DefaultGateway == "true"
 	var all []links.Route

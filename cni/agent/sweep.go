@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // sweepRetry is the delay before a failed sweep is repeated.
@@ -143,7 +143,7 @@ func (a *Agent) sweepUnreadable(ctx context.Context, uid string) error {
 	return a.withdraw(ctx, uid)
 }
 
-func (a *Agent) sweepPod(ctx context.Context, uid string, of ovs.Attachment) error {
+func (a *Agent) sweepPod(ctx context.Context, uid string, of vif.Attachment) error {
 	release, _ := a.attachments.try(key(of))
 	if release == nil {
 		return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/stretchr/testify/require"
 
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // TestValidAttachments: a GC call without a list of attachments is an error, and one with
@@ -15,13 +15,13 @@ import (
 func TestValidAttachments(t *testing.T) {
 	for _, c := range []struct {
 		name, more string
-		want       []ovs.Attachment // nil: an error
+		want       []vif.Attachment // nil: an error
 	}{
 		{"no key", ``, nil},
 		{"null", `,"cni.dev/valid-attachments":null`, nil},
 		{"the key of older runtimes", `,"cni.dev/attachments":[]`, nil},
-		{"an empty list", `,"cni.dev/valid-attachments":[]`, []ovs.Attachment{}},
-		{"one", `,"cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}]`, []ovs.Attachment{{Container: "c", IfName: "eth0"}}},
+		{"an empty list", `,"cni.dev/valid-attachments":[]`, []vif.Attachment{}},
+		{"one", `,"cni.dev/valid-attachments":[{"containerID":"c","ifname":"eth0"}]`, []vif.Attachment{{Container: "c", IfName: "eth0"}}},
 		{"no container", `,"cni.dev/valid-attachments":[{"ifname":"eth0"}]`, nil},
 		{"no interface", `,"cni.dev/valid-attachments":[{"containerID":"c"}]`, nil},
 	} {

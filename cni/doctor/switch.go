@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/nic"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
 	"github.com/coe-bridge/coe-bridge/cni/unixctl"
 )
 
@@ -199,8 +200,8 @@ func (c *Config) southbound(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", unknown(errNoSwitch)
 	}
-	remotes := ovs.SouthboundRemotes(settings)
-	for _, r := range remotes {
+	servers := remotes.Southbound(settings)
+	for _, r := range servers {
 		if r.Cleartext() {
 			return "", warning(fmt.Errorf("external_ids:ovn-remote: the connection to tcp:%s is not encrypted, and the server cannot authenticate this node", net.JoinHostPort(r.Host, fmt.Sprint(r.Port))),
 				"let the database listen on pssl: with role=ovn-controller, give this node a certificate, and use ssl: in external_ids:ovn-remote (docs/certificates.md)")
@@ -208,10 +209,10 @@ func (c *Config) southbound(ctx context.Context) (string, error) {
 	}
 	const key = "ovn-remote-probe-interval"
 	least := leastProbe
-	if len(remotes) > 1 {
+	if len(servers) > 1 {
 		least = leastProbeOfMany
 	}
-	if interval, err := strconv.Atoi(settings[key]); (err != nil || interval < least) && len(remotes) > 0 {
+	if interval, err := strconv.Atoi(settings[key]); (err != nil || interval < least) && len(servers) > 0 {
 		return "", warning(fmt.Errorf("external_ids:%s is %q: ovn-controller leaves a database that is silent for twice as many milliseconds (5000 if nothing is set), and pods lose packets when it returns", key, settings[key]),
 			fmt.Sprintf("run ovs-vsctl set Open_vSwitch . external_ids:%s=%d", key, least))
 	}

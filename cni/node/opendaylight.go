@@ -7,14 +7,14 @@ import (
 	"strings"
 
 	"github.com/coe-bridge/coe-bridge/cni/odlports"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
 )
 
 // controllersOf returns the addresses of OpenDaylight among the managers of the switch. A manager with a host name has none: the
 // switch resolves it.
 func controllersOf(managers []string) (all []netip.Addr) {
 	for _, m := range managers {
-		for _, r := range ovs.Remotes(m) {
+		for _, r := range remotes.Parse(m) {
 			if a, err := netip.ParseAddr(r.Host); err == nil {
 				all = append(all, a.Unmap())
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cni/noderules"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -205,7 +206,7 @@ func portOf(namespace string) string { return portPrefix + hashed(namespace) }
 // databasePorts returns the ports of the southbound database in a switch's settings, without
 // the default ports.
 func databasePorts(settings map[string]string) (all []uint16) {
-	for _, r := range ovs.SouthboundRemotes(settings) {
+	for _, r := range remotes.Southbound(settings) {
 		if !noderules.OfDatabase(r.Port) {
 			all = append(all, r.Port)
 		}

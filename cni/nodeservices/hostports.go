@@ -12,7 +12,7 @@ import (
 	"sync"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/porttables"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
@@ -89,13 +89,13 @@ func (s *Services) ServesHostPorts() bool {
 // CheckHostPorts returns why a pod with addresses must not have host ports: one is not allowed, leads nowhere, its
 // address is not the node's or belongs to a service, or a program of the node listens on it. A port at every address of both
 // families needs one family that the node and the pod have.
-func (s *Services) CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error {
+func (s *Services) CheckHostPorts(ports []vif.HostPort, pod []netip.Addr) error {
 	place, _, _ := s.cfg.Uplink.Place()
 	if place == nil || !s.servesHostPorts(place) {
 		return errors.New("the node has no edge address and serves no host ports; coe-bridge status says why")
 	}
 	var all []nodeports.HostPort
-	serves := func(p ovs.HostPort) bool {
+	serves := func(p vif.HostPort) bool {
 		return slices.Contains(ports, p) && s.leadsAt(place, p) && slices.ContainsFunc(pod, p.SameFamily)
 	}
 	for _, p := range ports {
@@ -117,7 +117,7 @@ func (s *Services) CheckHostPorts(ports []ovs.HostPort, pod []netip.Addr) error 
 }
 
 // leadsAt reports whether the node leads others in the family of a host port.
-func (s *Services) leadsAt(place *uplink.Place, p ovs.HostPort) bool {
+func (s *Services) leadsAt(place *uplink.Place, p vif.HostPort) bool {
 	if p.Address.Is4() {
 		return place.Edge.IsValid()
 	}
@@ -129,7 +129,7 @@ func (s *Services) servesHostPorts(place *uplink.Place) bool {
 	return s.leads(place) && len(place.HostPorts) > 0
 }
 
-func allows(place *uplink.Place, p ovs.HostPort) bool {
+func allows(place *uplink.Place, p vif.HostPort) bool {
 	return slices.ContainsFunc(place.HostPorts, func(r uplink.PortRange) bool { return r.Contains(p.Number) })
 }
 

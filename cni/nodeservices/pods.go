@@ -8,7 +8,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -59,7 +59,7 @@ func (s *Services) CleanupPods(ctx context.Context) error {
 }
 
 // podsOf returns the network namespaces of pods with an IPv4 address that have ports of the switch.
-func podsOf(ports []ovs.Port) (all []string) {
+func podsOf(ports []vif.Port) (all []string) {
 	for _, p := range ports {
 		if slices.ContainsFunc(p.Addresses, netip.Addr.Is4) && p.Attachment.Netns != "" {
 			all = append(all, p.Attachment.Netns)

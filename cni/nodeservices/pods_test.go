@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/nodeports"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 )
 
@@ -75,10 +75,10 @@ func TestOrderOfPorts(t *testing.T) {
 // TestPodsOf: a pod has a network namespace and an IPv4 address.
 func TestPodsOf(t *testing.T) {
 	four, six := netip.MustParseAddr("10.42.0.2"), netip.MustParseAddr("fd42::2")
-	port := func(netns string, addresses ...netip.Addr) ovs.Port {
-		return ovs.Port{Attachment: ovs.Attachment{Netns: netns}, Addresses: addresses}
+	port := func(netns string, addresses ...netip.Addr) vif.Port {
+		return vif.Port{Attachment: vif.Attachment{Netns: netns}, Addresses: addresses}
 	}
-	require.Equal(t, []string{"/run/netns/a"}, podsOf([]ovs.Port{
+	require.Equal(t, []string{"/run/netns/a"}, podsOf([]vif.Port{
 		port("/run/netns/a", six, four), port("/run/netns/b", six), port("", four),
 	}))
 }

@@ -6,11 +6,19 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
+// The keys of external_ids of interfaces that OVN sets.
+const (
+	keyInstalled = "ovn-installed"
+	// keyInstalledAt is when ovn-controller set it, in milliseconds since 1970.
+	keyInstalledAt = "ovn-installed-ts"
+)
+
 // Await waits until a port is ready. If ctx ends first, the error says what is missing.
-func (s *Switch) Await(ctx context.Context, p Port) error {
+func (s *Switch) Await(ctx context.Context, p vif.Port) error {
 	err := s.await(ctx, p.Name, func(one *session) error { return s.readiness(one, p.Name) })
 	if err != nil {
 		return fmt.Errorf("wait for port %s of interface %s: %w", p.Name, p.Interface, err)
@@ -84,7 +92,7 @@ func (s *Switch) readiness(one *session, name string) error {
 	case s.cfg.Controller == OpenDaylight && row.Ofport != nil && *row.Ofport > 0 && row.LinkState != nil && *row.LinkState == "up":
 		return nil
 	case s.cfg.Controller == OVN && row.Ofport != nil:
-		return fmt.Errorf("OVN has not installed port %s: check that interface %s has a logical switch port, and that ovn-controller runs", name, row.ExternalIDs[keyInterface])
+		return fmt.Errorf("OVN has not installed port %s: check that interface %s has a logical switch port, and that ovn-controller runs", name, row.ExternalIDs[vif.KeyInterface])
 	}
 	return fmt.Errorf("the switch has not opened link %s yet: check that ovs-vswitchd runs", name)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -22,7 +23,7 @@ func TestServerThatDoesNotRead(t *testing.T) {
 	require.NoError(t, n.host.OVSDB.Stop())
 	t.Cleanup(func() { require.NoError(t, n.host.OVSDB.Cont()) })
 	added := make(chan error, 1)
-	large := ovs.Port{Name: "large", Interface: strings.Repeat("x", 8<<20)}
+	large := vif.Port{Name: "large", Interface: strings.Repeat("x", 8<<20)}
 	go func() { added <- n.Add(context.Background(), large) }()
 	select {
 	case err := <-added:

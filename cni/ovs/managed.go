@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -197,7 +198,7 @@ func (s *Switch) OpenListeners() (open []string, err error) {
 	}
 	rows, err := one.managers()
 	for _, row := range rows {
-		if openListener(row.Target) {
+		if remotes.OpenListener(row.Target) {
 			open = append(open, row.Target)
 		}
 	}

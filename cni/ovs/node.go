@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -54,7 +55,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 	case row == nil:
 	case !isNode(row):
 		return false, fmt.Errorf("add port %s: the switch has a port of that name that was not created by coe-bridge; remove or rename it", p.Name)
-	case row.ExternalIDs[keyInterface] == p.Interface && row.ExternalIDs[keyMAC] == p.MAC:
+	case row.ExternalIDs[vif.KeyInterface] == p.Interface && row.ExternalIDs[vif.KeyMAC] == p.MAC:
 		return false, nil
 	}
 	if err := s.AwaitsFlows(); err != nil {
@@ -65,7 +66,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 			return false, err
 		}
 	}
-	return true, s.add(ctx, one, p.Name, map[string]string{keyInterface: p.Interface, keyMAC: p.MAC, keyNode: "management"})
+	return true, s.add(ctx, one, p.Name, map[string]string{vif.KeyInterface: p.Interface, vif.KeyMAC: p.MAC, keyNode: "management"})
 }
 
 // DeleteNode removes a port of the node itself, and waits until the switch has released it. A

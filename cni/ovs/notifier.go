@@ -5,6 +5,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/model"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -24,7 +25,7 @@ func (s *Switch) notify(row model.Model) {
 	switch row := row.(type) {
 	case *vswitch.Interface:
 		s.rows.notify(row.Name)
-		if isNode(row) || row.ExternalIDs[keyHostPorts] != "" {
+		if isNode(row) || row.ExternalIDs[vif.KeyHostPorts] != "" {
 			s.rows.notify(ownPorts)
 		}
 		if isNIC(row) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -15,7 +16,7 @@ import (
 // OpenDaylight still knows them. A port that the switch has had until its removal returns with another number.
 func TestNumbersAfterReboot(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
-	ports := []ovs.Port{n.port(1), n.port(2), n.port(3)}
+	ports := []vif.Port{n.port(1), n.port(2), n.port(3)}
 	former := map[string]string{}
 	for _, p := range ports {
 		former[p.Name] = n.returns(p)
@@ -56,7 +57,7 @@ func TestNumberOfPortThatIsNotOpened(t *testing.T) {
 }
 
 // returns adds a port, and returns its OpenFlow number.
-func (n *node) returns(p ovs.Port) string {
+func (n *node) returns(p vif.Port) string {
 	n.t.Helper()
 	require.NoError(n.t, n.Add(n.within(), p))
 	require.NoError(n.t, n.Await(n.within(), p))

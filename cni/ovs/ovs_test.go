@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/vishvananda/netns"
 
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -65,18 +65,18 @@ func (n *node) within() context.Context {
 }
 
 // port creates the link of port i, and returns the port.
-func (n *node) port(i int) ovs.Port {
+func (n *node) port(i int) vif.Port {
 	n.t.Helper()
-	p := ovs.Port{
+	p := vif.Port{
 		Name: fmt.Sprintf("tap%08x-00", i), Interface: fmt.Sprintf("default:web%d", i), PodUID: fmt.Sprintf("uid%d", i), MAC: fmt.Sprintf("0a:58:0a:2a:00:%02x", i),
 		Addresses:  []netip.Addr{netip.AddrFrom4([4]byte{10, 42, 0, byte(i)})},
-		Attachment: ovs.Attachment{Network: "coe", Container: fmt.Sprintf("c%d", i), IfName: "eth0", Netns: fmt.Sprintf("/run/netns/c%d", i)},
+		Attachment: vif.Attachment{Network: "coe", Container: fmt.Sprintf("c%d", i), IfName: "eth0", Netns: fmt.Sprintf("/run/netns/c%d", i)},
 	}
 	n.link(p)
 	return p
 }
 
-func (n *node) link(p ovs.Port) {
+func (n *node) link(p vif.Port) {
 	n.t.Helper()
 	name := n.lab.Namespace(p.Attachment.Container)
 	out, err := exec.CommandContext(n.t.Context(), "ip", "netns", "add", name).CombinedOutput()
@@ -97,11 +97,14 @@ func (n *node) link(p ovs.Port) {
 
 func TestPorts(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
-	var want []ovs.Port
+	var want []vif.Port
 	for i := range 10 {
 		p := n.port(i)
 		if i%2 == 0 {
-			p.HostPorts = []ovs.HostPort{{netip.IPv4Unspecified(), "tcp", 8080, 80}, {netip.MustParseAddr("192.0.2.1"), "udp", 53, 5353}}
+			p.HostPorts = []vif.HostPort{
+				{Address: netip.IPv4Unspecified(), Protocol: "tcp", Number: 8080, Pod: 80},
+				{Address: netip.MustParseAddr("192.0.2.1"), Protocol: "udp", Number: 53, Pod: 5353},
+			}
 		}
 		require.NoError(t, n.Add(n.within(), p))
 		require.NoError(t, n.Await(n.within(), p))
@@ -113,25 +116,17 @@ func TestPorts(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, want, ports, "other ports are not listed")
 
-	found, ok, err := n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "eth0"})
+	found, ok, err := n.Find(n.within(), vif.Attachment{Container: "c3", IfName: "eth0"})
 	require.NoError(t, err)
 	require.True(t, ok)
 	require.Equal(t, want[3], found)
 
-	_, err = n.host.VSCtl(t.Context(), "set", "Interface", want[2].Name, `external_ids:coe-host-ports="tcp/0.0.0.0/8080/80 udp/x tcp/0.0.0.0/0/80 ip/0.0.0.0/1/1"`)
-	require.NoError(t, err)
-	require.EventuallyWithT(t, func(t *assert.CollectT) {
-		is, _, err := n.Port(context.Background(), want[2].Name)
-		require.NoError(t, err)
-		require.Equal(t, []string{"udp/x", "tcp/0.0.0.0/0/80", "ip/0.0.0.0/1/1"}, is.Unreadable)
-		require.Equal(t, want[2].HostPorts[:1], is.HostPorts, "the others count")
-	}, patience.Patience, 10*time.Millisecond)
-	_, ok, err = n.Find(n.within(), ovs.Attachment{Container: "c3", IfName: "net1"})
+	_, ok, err = n.Find(n.within(), vif.Attachment{Container: "c3", IfName: "net1"})
 	require.NoError(t, err)
 	require.False(t, ok)
 
 	require.Error(t, n.Add(n.within(), want[3]), "a port of that name exists")
-	require.NoError(t, n.Delete(n.within(), want[3].Name, ovs.Attachment{Container: "another", IfName: "eth0"}))
+	require.NoError(t, n.Delete(n.within(), want[3].Name, vif.Attachment{Container: "another", IfName: "eth0"}))
 	require.NoError(t, n.Check(n.within(), want[3].Name), "the port of another attachment stays")
 	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Attachment))
 	require.NoError(t, n.Delete(n.within(), want[3].Name, want[3].Attachment), "again")
@@ -170,14 +165,14 @@ func TestSameNameAgain(t *testing.T) {
 }
 
 // of reads a column of the interface of a port.
-func (n *node) of(p ovs.Port, column string) string {
+func (n *node) of(p vif.Port, column string) string {
 	n.t.Helper()
 	out, err := n.host.VSCtl(n.t.Context(), "get", "Interface", p.Name, column)
 	require.NoError(n.t, err)
 	return out
 }
 
-func (n *node) unlink(p ovs.Port) {
+func (n *node) unlink(p vif.Port) {
 	n.t.Helper()
 	home, err := netns.GetFromName(n.lab.Namespace("host1"))
 	require.NoError(n.t, err)

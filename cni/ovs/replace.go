@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
 // releasedType is the type of an interface that the switch must not use for a time. Open vSwitch knows no such type: the switch releases the
@@ -66,7 +68,7 @@ func (s *Switch) takeBack(ctx context.Context, one *session, name string, number
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	is := []ovsdb.Condition{ovsdb.NewCondition("name", ovsdb.ConditionEqual, name), ovsdb.NewCondition("ofport", ovsdb.ConditionEqual, int(number))}
-	mark := ovsdb.OvsMap{GoMap: map[any]any{keyReplaced: "true"}}
+	mark := ovsdb.OvsMap{GoMap: map[any]any{vif.KeyReplaced: "true"}}
 	ops := []ovsdb.Operation{
 		{
 			Op: ovsdb.OperationMutate, Table: "Interface", Where: is,

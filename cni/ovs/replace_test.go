@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
@@ -116,7 +117,7 @@ func TestReplacementAfterReboot(t *testing.T) {
 }
 
 // number returns the OpenFlow number of a port.
-func (n *node) number(p ovs.Port) uint32 {
+func (n *node) number(p vif.Port) uint32 {
 	n.t.Helper()
 	number, err := n.Number(n.within(), p.Name)
 	require.NoError(n.t, err)

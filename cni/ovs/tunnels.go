@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -69,9 +70,9 @@ const tunnelMark = "coe-tunnel:"
 func (o *session) markTunnels(ctx context.Context, from string) (ops []ovsdb.Operation, err error) {
 	ports, err := o.tunnelsFrom(ctx, from)
 	for _, p := range ports {
-		if p.ids[keyInterface] == "" {
+		if p.ids[vif.KeyInterface] == "" {
 			ops = append(ops, mutation("Interface", "name", p.name, "external_ids", ovsdb.MutateOperationInsert,
-				ovsdb.OvsMap{GoMap: map[any]any{keyInterface: tunnelMark + p.name}}))
+				ovsdb.OvsMap{GoMap: map[any]any{vif.KeyInterface: tunnelMark + p.name}}))
 		}
 	}
 	return ops, err

@@ -130,7 +130,9 @@ var rules = map[string]rule{
 	"mapping/backend/odl/odltest": {[]string{"mapping/netvirt"}, nil, "models for tests, which know nothing of a backend"},
 	"mapping/backend/backendtest": {[]string{"mapping/netvirt", "mapping/reconcile"}, []string{"github.com/stretchr/testify"}, "one suite, over all backends"},
 	"cni/links":                   {nil, []string{"github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"}, "a part of the agent; knows neither the switch nor the bridge"},
-	"cni/ovs":                     {[]string{"cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
+	"cni/ovs":                     {[]string{"cni/ovs/remotes", "cni/ovs/vif", "cni/ovs/vswitch"}, []string{"github.com/ovn-kubernetes/libovsdb"}, "a part of the agent; knows neither links nor network namespaces of pods"},
+	"cni/ovs/remotes":             {nil, nil, "addresses of servers; a leaf"},
+	"cni/ovs/vif":                 {nil, nil, "the external_ids of pods' interfaces; a leaf"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/openflow":                {nil, nil, "reads flows of the switch; knows neither the agent nor the bridge"},
 	"cni/odlports":                {[]string{"cni/openflow", "cni/ovs"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
@@ -166,7 +168,7 @@ var rules = map[string]rule{
 		"rules of the node; knows neither the bridge nor the switch",
 	},
 	"cni/nodeservices": {
-		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/podservices", "cni/porttables", "cni/uplink"},
+		[]string{"cni/healthchecks", "cni/links", "cni/nodeports", "cni/ovs", "cni/ovs/vif", "cni/podservices", "cni/porttables", "cni/uplink"},
 		[]string{"github.com/prometheus/client_golang", "github.com/vishvananda/netns"},
 		"chooses the ports of services and pods on a node; does not know how the node is connected",
 	},
@@ -190,7 +192,7 @@ var rules = map[string]rule{
 		"addresses of the node's NICs; knows neither the bridge nor the switch",
 	},
 	"cni/node": {
-		[]string{"cni/conntrack", "cni/egress", "cni/egress/nics", "cni/links", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/openflow", "cni/ovs", "cni/policyroute", "cni/uplink"},
+		[]string{"cni/conntrack", "cni/egress", "cni/egress/nics", "cni/links", "cni/noderules", "cni/nodeservices", "cni/odlports", "cni/openflow", "cni/ovs", "cni/ovs/remotes", "cni/policyroute", "cni/uplink"},
 		[]string{
 			"github.com/prometheus/client_golang", "github.com/vishvananda/netlink", "github.com/vishvananda/netns",
 			"golang.org/x/sys/unix",
@@ -211,7 +213,7 @@ var rules = map[string]rule{
 	"cni/install": {[]string{"cni/call", "cni/durable"}, nil, "files for container runtimes; knows no Kubernetes"},
 	"cni/plugin":  {[]string{"cni/call"}, []string{"github.com/containernetworking/cni/pkg"}, "thin: starts for each call, and decides nothing"},
 	"cni/agent": {
-		[]string{"cni/call", "cni/daemons", "cni/dhcp", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/uplink"},
+		[]string{"cni/call", "cni/daemons", "cni/dhcp", "cni/durable", "cni/links", "cni/openflow", "cni/ovs", "cni/ovs/vif", "cni/uplink"},
 		[]string{
 			"github.com/containernetworking/cni/pkg", "github.com/vishvananda/netns", "github.com/google/uuid",
 			"github.com/prometheus/client_golang", "golang.org/x/sys/unix",
@@ -219,7 +221,7 @@ var rules = map[string]rule{
 		"a process of its own on each node: knows the bridge only through cni/uplink",
 	},
 	"cni/doctor": {
-		[]string{"cni/agent", "cni/call", "cni/daemons", "cni/links", "cni/nic", "cni/ovs", "cni/unixctl", "cni/uplink"},
+		[]string{"cni/agent", "cni/call", "cni/daemons", "cni/links", "cni/nic", "cni/ovs", "cni/ovs/remotes", "cni/unixctl", "cni/uplink"},
 		[]string{"github.com/google/nftables", "github.com/vishvananda/netlink", "github.com/vishvananda/netns", "golang.org/x/sys/unix"},
 		"looks at what the agent needs, by the agent's own seams",
 	},
@@ -340,7 +342,7 @@ var rules = map[string]rule{
 	},
 	"cmd/coe-bridge/serve": {
 		[]string{
-			"cmd/bridge", "cmd/coe-bridge/flags", "cni/ovs", "coe/kube", "coe/kube/tokenreview", "dhcppool", "files", "mapping/reconcile", "restconf",
+			"cmd/bridge", "cmd/coe-bridge/flags", "cni/ovs/remotes", "coe/kube", "coe/kube/tokenreview", "dhcppool", "files", "mapping/reconcile", "restconf",
 			"restconf/access", "restconf/datastore",
 		},
 		[]string{"github.com/spf13/cobra", "k8s.io/client-go/rest", "k8s.io/klog/v2"},

@@ -18,7 +18,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/cmd/coe-bridge/flags"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
 	"github.com/coe-bridge/coe-bridge/files"
 	"github.com/coe-bridge/coe-bridge/restconf"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -172,7 +172,7 @@ func (f *serveFlags) warnOfCleartext(log *slog.Logger) {
 	if slices.ContainsFunc(f.etcdEndpoints, inClear) {
 		warn("--etcd-endpoints", strings.Join(f.etcdEndpoints, ","), "https://")
 	}
-	if slices.Contains(f.backends, "ovn") && slices.ContainsFunc(ovs.Remotes(f.backend.OVNNB), ovs.Remote.Cleartext) {
+	if slices.Contains(f.backends, "ovn") && slices.ContainsFunc(remotes.Parse(f.backend.OVNNB), remotes.Remote.Cleartext) {
 		warn("--ovn-nb", f.backend.OVNNB, "ssl:")
 	}
 	if slices.Contains(f.backends, "odl") && slices.ContainsFunc(strings.Split(f.backend.ODLURL, ","), inClear) {
@@ -188,5 +188,5 @@ func inClear(at string) bool {
 		at = "http://" + at
 	}
 	u, err := url.Parse(at)
-	return err == nil && u.Scheme == "http" && !ovs.Loopback(u.Hostname())
+	return err == nil && u.Scheme == "http" && !remotes.Loopback(u.Hostname())
 }

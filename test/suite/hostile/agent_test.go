@@ -26,6 +26,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/agent"
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/uplink"
 	"github.com/coe-bridge/coe-bridge/test/lab/bridgetest"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -130,11 +131,11 @@ func (w *nodeWorld) ip(args ...string) {
 }
 
 // plugged returns the containers that have a port in the switch.
-func (a *nodeAgent) plugged() (all map[string]ovs.Port) {
+func (a *nodeAgent) plugged() (all map[string]vif.Port) {
 	a.w.t.Helper()
 	ports, err := a.vswitch.Ports(a.w.t.Context())
 	require.NoError(a.w.t, err)
-	all = map[string]ovs.Port{}
+	all = map[string]vif.Port{}
 	for _, p := range ports {
 		all[p.Attachment.Container] = p
 	}

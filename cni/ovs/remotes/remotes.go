@@ -1,4 +1,6 @@
-package ovs
+// Package remotes reads the addresses of OVSDB servers: those that a switch connects to, and those at which its own server listens. It reports
+// whether other machines can read the traffic. The package connects to nothing, and knows neither the switch nor its database.
+package remotes
 
 import (
 	"net/netip"
@@ -15,9 +17,9 @@ type Remote struct {
 // defaultPort is the port of a remote that names none.
 const defaultPort = 6640
 
-// Remotes returns the network servers in a comma-separated list. It skips unix sockets and
+// Parse returns the network servers in a comma-separated list. It skips unix sockets and
 // entries that OVN does not accept.
-func Remotes(list string) (all []Remote) {
+func Parse(list string) (all []Remote) {
 	for entry := range strings.SplitSeq(list, ",") {
 		scheme, at, _ := strings.Cut(strings.TrimSpace(entry), ":")
 		if scheme != "tcp" && scheme != "ssl" {
@@ -46,20 +48,20 @@ func Loopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// openListener reports whether a manager lets other machines connect to the switch's
+// OpenListener reports whether a manager lets other machines connect to the switch's
 // database without encryption: ptcp:PORT or ptcp:PORT:HOST.
-func openListener(manager string) bool {
+func OpenListener(manager string) bool {
 	at, listens := strings.CutPrefix(manager, "ptcp:")
 	_, host, _ := strings.Cut(at, ":")
 	return listens && !Loopback(strings.Trim(host, "[]"))
 }
 
-// SouthboundRemotes returns the servers of OVN's southbound database in the settings of a
+// Southbound returns the servers of OVN's southbound database in the settings of a
 // switch. The key ovn-remote-SYSTEM_ID applies to a single chassis.
-func SouthboundRemotes(settings map[string]string) (all []Remote) {
-	all = Remotes(settings["ovn-remote"])
+func Southbound(settings map[string]string) (all []Remote) {
+	all = Parse(settings["ovn-remote"])
 	if id := settings["system-id"]; id != "" {
-		all = append(all, Remotes(settings["ovn-remote-"+id])...)
+		all = append(all, Parse(settings["ovn-remote-"+id])...)
 	}
 	return all
 }

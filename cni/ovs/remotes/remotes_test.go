@@ -1,4 +1,4 @@
-package ovs
+package remotes
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRemotes(t *testing.T) {
+func TestParse(t *testing.T) {
 	for list, want := range map[string][]Remote{
 		"":                         nil,
 		"unix:/run/ovn/ovnsb.sock": nil,
@@ -17,9 +17,9 @@ func TestRemotes(t *testing.T) {
 		},
 		"tcp:10.0.0.11:0,tcp:10.0.0.11:x,ssl:db.example.org:6642": {{"ssl", "db.example.org", 6642}},
 	} {
-		require.Equal(t, want, Remotes(list), list)
+		require.Equal(t, want, Parse(list), list)
 	}
-	require.Equal(t, []Remote{{"ssl", "10.0.0.1", 6642}, {"tcp", "10.0.0.2", 7}}, SouthboundRemotes(map[string]string{
+	require.Equal(t, []Remote{{"ssl", "10.0.0.1", 6642}, {"tcp", "10.0.0.2", 7}}, Southbound(map[string]string{
 		"system-id": "a", "ovn-remote": "ssl:10.0.0.1:6642", "ovn-remote-a": "tcp:10.0.0.2:7", "ovn-remote-b": "tcp:10.0.0.3:8",
 	}))
 }
@@ -29,7 +29,7 @@ func TestCleartext(t *testing.T) {
 		"tcp:10.0.0.11:6642": true, "tcp:db.example.org:6642": true, "tcp:[fd00::1]:6642": true,
 		"tcp:127.0.0.2:6642": false, "tcp:[::1]:6642": false, "tcp:[::ffff:127.0.0.1]:6642": false, "tcp:localhost:6642": false, "ssl:10.0.0.11:6642": false,
 	} {
-		require.Equal(t, want, Remotes(list)[0].Cleartext(), list)
+		require.Equal(t, want, Parse(list)[0].Cleartext(), list)
 	}
 }
 
@@ -38,6 +38,6 @@ func TestOpenListener(t *testing.T) {
 		"ptcp:6640": true, "ptcp:6640:0.0.0.0": true, "ptcp:6640:[::]": true, "ptcp:6640:10.0.0.11": true,
 		"ptcp:6640:127.0.0.1": false, "ptcp:6640:[::1]": false, "pssl:6640": false, "tcp:10.0.0.5:6640": false, "punix:/run/db.sock": false,
 	} {
-		require.Equal(t, want, openListener(manager), manager)
+		require.Equal(t, want, OpenListener(manager), manager)
 	}
 }
