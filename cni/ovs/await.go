@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -19,7 +20,7 @@ const (
 
 // Await waits until a port is ready. If ctx ends first, the error says what is missing.
 func (s *Switch) Await(ctx context.Context, p vif.Port) error {
-	err := s.await(ctx, p.Name, func(one *session) error { return s.readiness(one, p.Name) })
+	err := s.await(ctx, p.Name, func(one *session.Session) error { return s.readiness(one, p.Name) })
 	if err != nil {
 		return fmt.Errorf("wait for port %s of interface %s: %w", p.Name, p.Interface, err)
 	}
@@ -41,7 +42,7 @@ func (s *Switch) InstalledAt(ctx context.Context, name string) (time.Time, error
 	if err != nil {
 		return time.Time{}, err
 	}
-	row, err := one.usable(name)
+	row, err := usable(one, name)
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -53,8 +54,8 @@ func (s *Switch) InstalledAt(ctx context.Context, name string) (time.Time, error
 }
 
 // usable returns the row of a port. It fails if there is none, or if the switch cannot use its link.
-func (o *session) usable(name string) (*vswitch.Interface, error) {
-	row, err := o.iface(name)
+func usable(one *session.Session, name string) (*vswitch.Interface, error) {
+	row, err := one.Interface(name)
 	switch {
 	case err != nil:
 		return nil, err
@@ -72,7 +73,7 @@ func (s *Switch) Number(ctx context.Context, name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	row, err := one.usable(name)
+	row, err := usable(one, name)
 	if err != nil {
 		return 0, err
 	}
@@ -82,8 +83,8 @@ func (s *Switch) Number(ctx context.Context, name string) (uint32, error) {
 	return uint32(*row.Ofport), nil
 }
 
-func (s *Switch) readiness(one *session, name string) error {
-	row, err := one.usable(name)
+func (s *Switch) readiness(one *session.Session, name string) error {
+	row, err := usable(one, name)
 	switch {
 	case err != nil:
 		return err
@@ -98,7 +99,7 @@ func (s *Switch) readiness(one *session, name string) error {
 }
 
 // await calls holds after each change of the row called name, until it returns nil.
-func (s *Switch) await(ctx context.Context, name string, holds func(*session) error) error {
+func (s *Switch) await(ctx context.Context, name string, holds func(*session.Session) error) error {
 	changed, stop := s.rows.listen(name)
 	defer stop()
 	for {
@@ -138,13 +139,13 @@ func (s *Switch) requested(ctx context.Context) (configuration int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil {
 		return 0, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	results, err := one.transact(ctx, (&topRow{row}).readNext())
+	results, err := one.Transact(ctx, (&topRow{row}).readNext())
 	if err != nil {
 		return 0, err
 	}
@@ -153,8 +154,8 @@ func (s *Switch) requested(ctx context.Context) (configuration int, err error) {
 
 // awaitConfiguration waits until the switch has applied configuration want.
 func (s *Switch) awaitConfiguration(ctx context.Context, want int) error {
-	return s.await(ctx, root, func(one *session) error {
-		row, err := one.root()
+	return s.await(ctx, root, func(one *session.Session) error {
+		row, err := one.Root()
 		if err == nil && row.CurCfg < want {
 			err = fmt.Errorf("the switch has applied configuration %d, want %d: check that ovs-vswitchd runs", row.CurCfg, want)
 		}

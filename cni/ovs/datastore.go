@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 )
 
 // External IDs of the switch that belong to the handling of OpenDaylight's datastore.
@@ -62,7 +64,7 @@ func (s *Switch) useDatastore(ctx context.Context, m Management, identity string
 	if err != nil {
 		return err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil {
 		return err
 	}
@@ -106,7 +108,7 @@ var errControllersChanged = errors.New("its controllers changed meanwhile")
 
 // takeControllers removes the controllers with some targets from the bridge. It returns all of its controllers in the form in which it
 // saves them; empty if there are none.
-func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow, has ovsdb.OvsSet, rows []ovsdb.Row, takes func(target string) bool) (taken string, err error) {
+func (s *Switch) takeControllers(ctx context.Context, one *session.Session, top *topRow, has ovsdb.OvsSet, rows []ovsdb.Row, takes func(target string) bool) (taken string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if len(rows) == 0 {
@@ -127,7 +129,7 @@ func (s *Switch) takeControllers(ctx context.Context, one *session, top *topRow,
 	}
 	// In fail mode standalone a bridge without controllers would forward all packets.
 	without := ovsdb.Row{"controller": left, "fail_mode": "secure"}
-	_, err = one.transact(ctx, append(s.whileControlledBy(has, without), top.set("external_ids", keyControllers, string(text))...)...)
+	_, err = one.Transact(ctx, append(s.whileControlledBy(has, without), top.set("external_ids", keyControllers, string(text))...)...)
 	s.steady.reset()
 	return string(text), err
 }
@@ -139,7 +141,7 @@ func targetOf(controller ovsdb.Row) string {
 
 // giveControllers restores the saved controllers that are missing, unless the bridge has got others, and records the identity. It waits
 // until the switch has noticed the removal, and then for a time.
-func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow, taken, identity string, wait time.Duration) error {
+func (s *Switch) giveControllers(ctx context.Context, one *session.Session, top *topRow, taken, identity string, wait time.Duration) error {
 	var saved []ovsdb.Row
 	if taken != "" {
 		if err := json.Unmarshal([]byte(taken), &saved); err != nil {
@@ -160,7 +162,7 @@ func (s *Switch) giveControllers(ctx context.Context, one *session, top *topRow,
 	if taken != "" { // a late write of another agent stays for the next call
 		ops = append(ops, top.set("external_ids", keyControllers, "")...)
 	}
-	_, err = one.transact(ctx, append(ops, top.set("external_ids", keyIdentity, identity)...)...)
+	_, err = one.Transact(ctx, append(ops, top.set("external_ids", keyIdentity, identity)...)...)
 	return err
 }
 
@@ -186,9 +188,9 @@ func (s *Switch) restore(has ovsdb.OvsSet, rows, saved []ovsdb.Row) (ops []ovsdb
 }
 
 // controllers reads the bridge's controllers from the database; none if there is no bridge.
-func (s *Switch) controllers(ctx context.Context, one *session) (ovsdb.OvsSet, error) {
+func (s *Switch) controllers(ctx context.Context, one *session.Session) (ovsdb.OvsSet, error) {
 	is := ovsdb.NewCondition("name", ovsdb.ConditionEqual, s.cfg.Bridge)
-	results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Where: []ovsdb.Condition{is}, Columns: []string{"controller"}})
+	results, err := one.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Where: []ovsdb.Condition{is}, Columns: []string{"controller"}})
 	if err != nil || len(results[0].Rows) == 0 {
 		return ovsdb.OvsSet{}, err
 	}
@@ -211,10 +213,10 @@ func (s *Switch) whileControlledBy(has ovsdb.OvsSet, row ovsdb.Row) []ovsdb.Oper
 }
 
 // reconfigured waits until the switch has applied the current configuration.
-func (s *Switch) reconfigured(ctx context.Context, one *session, top *topRow) error {
+func (s *Switch) reconfigured(ctx context.Context, one *session.Session, top *topRow) error {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	results, err := one.transact(ctx, top.demand()...)
+	results, err := one.Transact(ctx, top.demand()...)
 	if err != nil {
 		return err
 	}

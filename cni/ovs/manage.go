@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -55,7 +56,7 @@ func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err er
 	defer cancel()
 	ops, err := s.management(ctx, one, m)
 	if err == nil && len(ops) > 0 {
-		_, err = one.transact(ctx, ops...)
+		_, err = one.Transact(ctx, ops...)
 	}
 	if err != nil {
 		return false, fmt.Errorf("set the switch's managers: %w", err)
@@ -64,17 +65,17 @@ func (s *Switch) Manage(ctx context.Context, m Management) (changed bool, err er
 }
 
 // management returns the operations that establish m; none if the switch already has it.
-func (s *Switch) management(ctx context.Context, one *session, m Management) ([]ovsdb.Operation, error) {
-	row, err := one.root()
+func (s *Switch) management(ctx context.Context, one *session.Session, m Management) ([]ovsdb.Operation, error) {
+	row, err := one.Root()
 	if err != nil {
 		return nil, err
 	}
 	top := &topRow{row}
-	rows, err := one.managers()
+	rows, err := managers(one)
 	if err != nil {
 		return nil, err
 	}
-	ops, err := one.addManagers(top, rows, m.Managers)
+	ops, err := addManagers(one, top, rows, m.Managers)
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 		ofBridge = s.speakOpenFlow13(one)
 		if s.isAway(one, rows, m.Managers) {
 			var marks []ovsdb.Operation
-			marks, err = one.markTunnels(ctx, row.OtherConfig[keyLocalIP])
+			marks, err = markTunnels(ctx, one, row.OtherConfig[keyLocalIP])
 			ofBridge = append(ofBridge, marks...)
 		}
 	case len(gone) > 0:
@@ -102,7 +103,7 @@ func (s *Switch) management(ctx context.Context, one *session, m Management) ([]
 }
 
 // hasFlows reports whether OpenDaylight is connected to the bridge, which has flows.
-func (s *Switch) hasFlows(ctx context.Context, one *session, m Management) bool {
+func (s *Switch) hasFlows(ctx context.Context, one *session.Session, m Management) bool {
 	return s.programmed(one) == nil && (m.Empty == nil || !m.Empty(ctx))
 }
 
@@ -118,8 +119,8 @@ func (m Management) noMore(rows []*vswitch.Manager) (uuids []string) {
 
 // speakOpenFlow13 limits the bridge to OpenFlow 1.3. If there is no bridge, OpenDaylight
 // creates it, and the change of the row causes another check.
-func (s *Switch) speakOpenFlow13(one *session) []ovsdb.Operation {
-	b, err := one.bridge(s.cfg.Bridge)
+func (s *Switch) speakOpenFlow13(one *session.Session) []ovsdb.Operation {
+	b, err := one.Bridge(s.cfg.Bridge)
 	if err != nil || slices.Equal(b.Protocols, []string{openFlow13}) {
 		return nil
 	}
@@ -132,7 +133,7 @@ func (s *Switch) updateBridge(row ovsdb.Row) ovsdb.Operation {
 }
 
 // addManagers adds the missing managers.
-func (o *session) addManagers(top *topRow, rows []*vswitch.Manager, targets []string) (ops []ovsdb.Operation, err error) {
+func addManagers(one *session.Session, top *topRow, rows []*vswitch.Manager, targets []string) (ops []ovsdb.Operation, err error) {
 	probe := managerProbe
 	for i, target := range targets {
 		if slices.ContainsFunc(rows, func(row *vswitch.Manager) bool { return row.Target == target }) {
@@ -141,7 +142,7 @@ func (o *session) addManagers(top *topRow, rows []*vswitch.Manager, targets []st
 		row := &vswitch.Manager{
 			UUID: fmt.Sprintf("manager%d", i), Target: target, InactivityProbe: &probe, ExternalIDs: map[string]string{keyManager: "agent"},
 		}
-		insert, err := o.client.Create(row)
+		insert, err := one.Create(row)
 		if err != nil {
 			return nil, err
 		}
@@ -192,13 +193,13 @@ func (r *topRow) setTunnels(from netip.Addr, now bool) []ovsdb.Operation {
 
 // release removes what our former managers have set up: the bridge's controllers and
 // protocols, and the tunnels that start at address from.
-func (s *Switch) release(ctx context.Context, one *session, from string) ([]ovsdb.Operation, error) {
+func (s *Switch) release(ctx context.Context, one *session.Session, from string) ([]ovsdb.Operation, error) {
 	none := ovsdb.OvsSet{GoSet: []any{}}
 	ops := []ovsdb.Operation{s.updateBridge(ovsdb.Row{"controller": none, "protocols": none})}
-	tunnels, err := one.tunnelsFrom(ctx, from)
+	tunnels, err := tunnelsFrom(ctx, one, from)
 	for _, t := range tunnels {
 		port := &vswitch.Port{Name: t.name}
-		if one.client.Get(local, port) == nil {
+		if one.Get(port) == nil {
 			ops = append(ops, mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port.UUID)))
 		}
 	}

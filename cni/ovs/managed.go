@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/remotes"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -196,7 +197,7 @@ func (s *Switch) OpenListeners() (open []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rows, err := one.managers()
+	rows, err := managers(one)
 	for _, row := range rows {
 		if remotes.OpenListener(row.Target) {
 			open = append(open, row.Target)
@@ -207,7 +208,7 @@ func (s *Switch) OpenListeners() (open []string, err error) {
 }
 
 // connected returns the current session. It fails if there is none.
-func (s *Switch) connected() (*session, error) {
+func (s *Switch) connected() (*session.Session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.current == nil {
@@ -226,7 +227,7 @@ func (s *Switch) Managed() error {
 	if err != nil {
 		return err
 	}
-	rows, err := one.managers()
+	rows, err := managers(one)
 	switch {
 	case err != nil:
 		return err
@@ -238,7 +239,7 @@ func (s *Switch) Managed() error {
 	if err := s.programmed(one); err != nil {
 		return err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	if err == nil && row.OtherConfig[keyLocalIP] == "" {
 		err = errors.New("OpenDaylight programs the switch, which has no tunnels yet: other_config:local_ip is missing")
 	}
@@ -251,7 +252,7 @@ func (s *Switch) AwaitManaged(ctx context.Context) error {
 	if s.cfg.Controller == OVN {
 		return nil
 	}
-	return s.await(ctx, root, func(*session) error { return s.Managed() })
+	return s.await(ctx, root, func(*session.Session) error { return s.Managed() })
 }
 
 func named(rows []*vswitch.Manager) string {
@@ -264,13 +265,13 @@ func named(rows []*vswitch.Manager) string {
 }
 
 // programmed fails if no controller has an OpenFlow connection to the bridge.
-func (s *Switch) programmed(one *session) error {
+func (s *Switch) programmed(one *session.Session) error {
 	bridge, err := s.bridge(one)
 	if err != nil {
 		return err
 	}
 	var rows []*vswitch.Controller
-	if err := one.client.List(local, &rows); err != nil {
+	if err := one.List(&rows); err != nil {
 		return fmt.Errorf("list controllers: %w", err)
 	}
 	if !slices.ContainsFunc(rows, func(row *vswitch.Controller) bool {
@@ -282,9 +283,9 @@ func (s *Switch) programmed(one *session) error {
 }
 
 // managers reads the managers from the local copy.
-func (o *session) managers() ([]*vswitch.Manager, error) {
+func managers(one *session.Session) ([]*vswitch.Manager, error) {
 	var rows []*vswitch.Manager
-	if err := o.client.List(local, &rows); err != nil {
+	if err := one.List(&rows); err != nil {
 		return nil, fmt.Errorf("list managers: %w", err)
 	}
 	return rows, nil

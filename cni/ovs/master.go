@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
+
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 )
 
 // masterPause is how long a member stays disconnected: OpenDaylight must choose another master.
@@ -44,7 +46,7 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	if err != nil {
 		return err
 	}
-	root, err := one.root()
+	root, err := one.Root()
 	if err != nil {
 		return err
 	}
@@ -142,7 +144,7 @@ func (s *Switch) masterWait(settings map[string]string) time.Duration {
 
 // controllerRows reads the bridge's controllers from the database: their UUIDs, and their rows in the same order. Without a bridge there
 // are none.
-func (s *Switch) controllerRows(ctx context.Context, one *session) (has ovsdb.OvsSet, rows []ovsdb.Row, err error) {
+func (s *Switch) controllerRows(ctx context.Context, one *session.Session) (has ovsdb.OvsSet, rows []ovsdb.Row, err error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	if has, err = s.controllers(ctx, one); err != nil {
@@ -150,7 +152,7 @@ func (s *Switch) controllerRows(ctx context.Context, one *session) (has ovsdb.Ov
 	}
 	for _, uuid := range has.GoSet {
 		is := ovsdb.NewCondition("_uuid", ovsdb.ConditionEqual, uuid)
-		results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Controller", Where: []ovsdb.Condition{is}})
+		results, err := one.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Controller", Where: []ovsdb.Condition{is}})
 		if err != nil {
 			return has, nil, err
 		}

@@ -23,7 +23,7 @@ func (s *Switch) RecordedChassis(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil {
 		return nil, err
 	}
@@ -140,7 +140,7 @@ func (s *Switch) change(ctx context.Context, key, before, now string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil || before == now {
 		return err
 	}
@@ -163,7 +163,7 @@ func (s *Switch) change(ctx context.Context, key, before, now string) error {
 			top.change("external_ids", ovsdb.MutateOperationInsert, pair(now)),
 			holds(now))
 	}
-	_, err = one.transact(ctx, ops...)
+	_, err = one.Transact(ctx, ops...)
 	return err
 }
 

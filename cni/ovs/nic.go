@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -34,7 +35,7 @@ func (s *Switch) Bridges(ctx context.Context) (map[string]Bridge, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	results, err := one.transact(ctx,
+	results, err := one.Transact(ctx,
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"_uuid", "name", "ofport"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Columns: []string{"_uuid", "name", "interfaces"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Columns: []string{"name", "datapath_type", "external_ids", "ports"}})
@@ -94,7 +95,7 @@ func (s *Switch) UserspaceByDefault(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if b, err := one.bridge(s.cfg.Bridge); err == nil {
+	if b, err := one.Bridge(s.cfg.Bridge); err == nil {
 		return b.DatapathType == userspaceType, nil
 	}
 	settings, err := s.Settings(ctx)
@@ -169,10 +170,10 @@ func (s *Switch) deletePort(ctx context.Context, bridge, nic, port string) error
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, port)
-	found, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
+	found, err := one.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err == nil && len(found[0].Rows) == 1 {
 		uuid, _ := found[0].Rows[0]["_uuid"].(ovsdb.UUID)
-		_, err = one.transact(ctx, bridgeOf(bridge, nic), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationDelete, uuids(uuid.GoUUID)))
+		_, err = one.Transact(ctx, bridgeOf(bridge, nic), mutation("Bridge", "name", bridge, "ports", ovsdb.MutateOperationDelete, uuids(uuid.GoUUID)))
 	}
 	if err != nil {
 		return fmt.Errorf("remove port %s from bridge %s: %w", port, bridge, err)
@@ -202,7 +203,7 @@ func (s *Switch) DeleteNICBridge(ctx context.Context, bridge, nic string) error 
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, bridge)
-	found, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
+	found, err := one.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Bridge", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err == nil && len(found[0].Rows) == 1 {
 		uuid, _ := found[0].Rows[0]["_uuid"].(ovsdb.UUID)
 		err = s.reconfigure(ctx, "", func(top *topRow) []ovsdb.Operation {
@@ -224,20 +225,20 @@ func (s *Switch) reconfigure(ctx context.Context, port string, operations func(*
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil {
 		return err
 	}
 	top := &topRow{row}
-	results, err := one.transact(ctx, append(operations(top), top.demand()...)...)
+	results, err := one.Transact(ctx, append(operations(top), top.demand()...)...)
 	if err != nil {
 		return err
 	}
 	if err := s.awaitConfiguration(ctx, demanded(results)); err != nil || port == "" {
 		return err
 	}
-	return s.await(ctx, port, func(one *session) error {
-		row, err := one.usable(port)
+	return s.await(ctx, port, func(one *session.Session) error {
+		row, err := usable(one, port)
 		if err == nil && (row.Ofport == nil || *row.Ofport <= 0) {
 			err = errors.New("the switch has not opened it")
 		}

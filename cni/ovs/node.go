@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -26,7 +27,7 @@ func (s *Switch) NodePorts(ctx context.Context) (names []string, err error) {
 		return nil, err
 	}
 	var rows []*vswitch.Interface
-	if err := one.client.WhereCache(isNode).List(local, &rows); err != nil {
+	if err := one.Where(isNode, &rows); err != nil {
 		return nil, fmt.Errorf("list the node's own ports: %w", err)
 	}
 	for _, row := range rows {
@@ -48,7 +49,7 @@ func (s *Switch) PutNode(ctx context.Context, p NodePort) (changed bool, err err
 	if err != nil {
 		return false, err
 	}
-	row, err := one.iface(p.Name)
+	row, err := one.Interface(p.Name)
 	switch {
 	case err != nil:
 		return false, err
@@ -81,8 +82,8 @@ func (s *Switch) DeleteNode(ctx context.Context, name string) error {
 	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return ids[keyNode] != "" }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
-	err = s.await(ctx, name, func(one *session) error {
-		row, err := one.iface(name)
+	err = s.await(ctx, name, func(one *session.Session) error {
+		row, err := one.Interface(name)
 		if err == nil && row != nil && isNode(row) {
 			err = errors.New("the port is still in the database")
 		}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"sync"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -39,7 +40,7 @@ func (n *numbers) keep(row *vswitch.Interface) {
 }
 
 // next returns the number for a new port: its former one if OpenDaylight still knows that, otherwise one that no port has.
-func (n *numbers) next(one *session, name string) (int, error) {
+func (n *numbers) next(one *session.Session, name string) (int, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if number, known := n.former[name]; known {
@@ -47,7 +48,7 @@ func (n *numbers) next(one *session, name string) (int, error) {
 	}
 	for {
 		number := firstNumber + rand.IntN(lastNumber-firstNumber+1)
-		taken, err := one.requested(number)
+		taken, err := requested(one, number)
 		if err != nil || !taken && !n.kept(number) {
 			return number, err
 		}
@@ -65,8 +66,8 @@ func (n *numbers) kept(number int) bool {
 }
 
 // requested reports whether a port has requested an OpenFlow number.
-func (o *session) requested(number int) (bool, error) {
+func requested(one *session.Session, number int) (bool, error) {
 	var rows []*vswitch.Interface
-	err := o.client.WhereCache(func(row *vswitch.Interface) bool { return row.OfportRequest != nil && *row.OfportRequest == number }).List(local, &rows)
+	err := one.Where(func(row *vswitch.Interface) bool { return row.OfportRequest != nil && *row.OfportRequest == number }, &rows)
 	return len(rows) > 0, err
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
@@ -69,9 +70,9 @@ type Switch struct {
 	log *slog.Logger
 
 	mu      sync.Mutex
-	current *session      // nil: none
-	changed chan struct{} // closed and replaced when current changes
-	failure error         // the reason if current is nil
+	current *session.Session // nil: none
+	changed chan struct{}    // closed and replaced when current changes
+	failure error            // the reason if current is nil
 	rows    notifier
 
 	steady    steadiness
@@ -108,9 +109,9 @@ func (s *Switch) Run(ctx context.Context) {
 		if err == nil {
 			s.set(one, nil)
 			s.log.Info("connected to the switch", "endpoint", s.cfg.Endpoint)
-			err = one.watch(ctx, s.cfg.Probe, s.cfg.Timeout)
+			err = one.Watch(ctx, s.cfg.Probe, s.cfg.Timeout)
 			s.set(nil, err)
-			one.close()
+			one.Close()
 		}
 		if ctx.Err() != nil {
 			return
@@ -118,6 +119,25 @@ func (s *Switch) Run(ctx context.Context) {
 		s.fail(err)
 		pause(ctx, retryAfter)
 	}
+}
+
+// connect connects to the database, and gives ports back to the switch.
+func (s *Switch) connect(ctx context.Context) (*session.Session, error) {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
+	defer cancel()
+	one, err := session.Connect(ctx, s.cfg.Endpoint, s.cfg.Timeout, s.notify)
+	if err != nil || !s.cfg.GivesBack {
+		return one, err
+	}
+	count, err := s.giveBackOthers(ctx, one)
+	if err != nil { // nothing else gives them back while a connection lasts
+		one.Close()
+		return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
+	}
+	if count > 0 {
+		s.log.Info("gave the switch ports back that were being replaced", "ports", count)
+	}
+	return one, nil
 }
 
 // fail records why there is no connection, and logs it once.
@@ -141,7 +161,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // set changes the current session, and notifies all listeners.
-func (s *Switch) set(one *session, failure error) {
+func (s *Switch) set(one *session.Session, failure error) {
 	s.steady.reset() // OpenDaylight can have lost the switch too
 	s.mu.Lock()
 	s.current, s.failure = one, failure
@@ -152,7 +172,7 @@ func (s *Switch) set(one *session, failure error) {
 }
 
 // session returns the current session, and waits for one if there is none.
-func (s *Switch) session(ctx context.Context) (*session, error) {
+func (s *Switch) session(ctx context.Context) (*session.Session, error) {
 	for {
 		s.mu.Lock()
 		one, changed := s.current, s.changed
@@ -190,8 +210,8 @@ func (s *Switch) Ready() error {
 }
 
 // bridge returns the bridge that gets the ports.
-func (s *Switch) bridge(one *session) (*vswitch.Bridge, error) {
-	b, err := one.bridge(s.cfg.Bridge)
+func (s *Switch) bridge(one *session.Session) (*vswitch.Bridge, error) {
+	b, err := one.Bridge(s.cfg.Bridge)
 	if err != nil {
 		return nil, fmt.Errorf("%w; %s", err, s.cfg.Controller.hint())
 	}
@@ -220,7 +240,7 @@ func (s *Switch) NullNAT(ctx context.Context) (bool, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	results, err := one.transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Datapath", Columns: []string{"capabilities"}})
+	results, err := one.Transact(ctx, ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Datapath", Columns: []string{"capabilities"}})
 	if err != nil {
 		return false, fmt.Errorf("read the capabilities of the datapath: %w", err)
 	}
@@ -238,7 +258,7 @@ func (s *Switch) Settings(ctx context.Context) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	if err != nil {
 		return nil, err
 	}

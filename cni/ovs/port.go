@@ -9,6 +9,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -20,7 +21,7 @@ func (s *Switch) Ports(ctx context.Context) ([]vif.Port, error) {
 		return nil, err
 	}
 	var rows []*vswitch.Interface
-	if err := one.client.List(local, &rows); err != nil {
+	if err := one.List(&rows); err != nil {
 		return nil, fmt.Errorf("list ports: %w", err)
 	}
 	var ports []vif.Port
@@ -42,7 +43,7 @@ func (s *Switch) Find(ctx context.Context, of vif.Attachment) (p vif.Port, ok bo
 	}
 	var rows []*vswitch.Interface
 	is := func(row *vswitch.Interface) bool { return vif.IsOf(row.ExternalIDs, of) }
-	if err := one.client.WhereCache(is).List(local, &rows); err != nil {
+	if err := one.Where(is, &rows); err != nil {
 		return vif.Port{}, false, fmt.Errorf("find port of container %s: %w", of.Container, err)
 	}
 	if len(rows) == 0 {
@@ -58,7 +59,7 @@ func (s *Switch) Port(ctx context.Context, name string) (p vif.Port, ok bool, er
 	if err != nil {
 		return vif.Port{}, false, err
 	}
-	row, err := one.iface(name)
+	row, err := one.Interface(name)
 	if row == nil {
 		return vif.Port{}, false, err
 	}
@@ -77,7 +78,7 @@ func (s *Switch) Add(ctx context.Context, p vif.Port) error {
 }
 
 // add adds a port with external_ids.
-func (s *Switch) add(ctx context.Context, one *session, name string, ids map[string]string) error {
+func (s *Switch) add(ctx context.Context, one *session.Session, name string, ids map[string]string) error {
 	iface := &vswitch.Interface{UUID: "interface", Name: name, ExternalIDs: ids}
 	if s.cfg.Controller == OpenDaylight {
 		number, err := s.numbers.next(one, name)
@@ -86,13 +87,13 @@ func (s *Switch) add(ctx context.Context, one *session, name string, ids map[str
 		}
 		iface.OfportRequest = &number
 	}
-	ops, err := one.additions(s.cfg.Bridge, iface)
+	ops, err := additions(one, s.cfg.Bridge, iface)
 	if err != nil {
 		return fmt.Errorf("add port %s: %w", name, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
-	results, err := one.transact(ctx, ops...)
+	results, err := one.Transact(ctx, ops...)
 	if err != nil {
 		return fmt.Errorf("add port %s: %w", name, err)
 	}
@@ -102,13 +103,13 @@ func (s *Switch) add(ctx context.Context, one *session, name string, ids map[str
 	return nil
 }
 
-func (o *session) additions(bridge string, iface *vswitch.Interface) ([]ovsdb.Operation, error) {
+func additions(one *session.Session, bridge string, iface *vswitch.Interface) ([]ovsdb.Operation, error) {
 	port := &vswitch.Port{UUID: "port", Name: iface.Name, Interfaces: []string{iface.UUID}}
-	ops, err := o.client.Create(iface)
+	ops, err := one.Create(iface)
 	if err != nil {
 		return nil, err
 	}
-	ofPort, err := o.client.Create(port)
+	ofPort, err := one.Create(port)
 	if err != nil {
 		return nil, err
 	}
@@ -127,8 +128,8 @@ func (s *Switch) Delete(ctx context.Context, name string, of vif.Attachment) err
 	if err := s.remove(ctx, one, name, func(ids map[string]string) bool { return vif.IsOf(ids, of) }); err != nil {
 		return fmt.Errorf("delete port %s: %w", name, err)
 	}
-	return s.await(ctx, name, func(one *session) error {
-		row, err := one.iface(name)
+	return s.await(ctx, name, func(one *session.Session) error {
+		row, err := one.Interface(name)
 		if err != nil || row == nil {
 			return err
 		}
@@ -141,19 +142,19 @@ func (s *Switch) Delete(ctx context.Context, name string, of vif.Attachment) err
 
 // remove removes a port of ours. It uses the local copy if the server still agrees.
 // Otherwise it asks the server, because the copy possibly lacks a new port.
-func (s *Switch) remove(ctx context.Context, one *session, name string, ours func(ids map[string]string) bool) error {
-	row, err := one.iface(name)
+func (s *Switch) remove(ctx context.Context, one *session.Session, name string, ours func(ids map[string]string) bool) error {
+	row, err := one.Interface(name)
 	if err != nil {
 		return err
 	}
 	if row != nil && ours(row.ExternalIDs) {
 		s.numbers.keep(row)
 	}
-	if port := one.port(name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
+	if port := uuidOfPort(one, name, ours); port != "" && s.detach(ctx, one, name, port) == nil {
 		return nil
 	}
 	named := ovsdb.NewCondition("name", ovsdb.ConditionEqual, name)
-	found, err := one.transact(ctx,
+	found, err := one.Transact(ctx,
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Interface", Where: []ovsdb.Condition{named}, Columns: []string{"external_ids"}},
 		ovsdb.Operation{Op: ovsdb.OperationSelect, Table: "Port", Where: []ovsdb.Condition{named}, Columns: []string{"_uuid"}})
 	if err != nil {
@@ -169,14 +170,14 @@ func (s *Switch) remove(ctx context.Context, one *session, name string, ours fun
 	return s.detach(ctx, one, name, port.GoUUID)
 }
 
-// port returns the UUID of our port in the local copy; empty if there is none.
-func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid string) {
-	row, err := o.iface(name)
+// uuidOfPort returns the UUID of our port in the local copy; empty if there is none.
+func uuidOfPort(one *session.Session, name string, ours func(ids map[string]string) bool) (uuid string) {
+	row, err := one.Interface(name)
 	if err != nil || row == nil || !ours(row.ExternalIDs) {
 		return ""
 	}
 	port := &vswitch.Port{Name: name}
-	if err := o.client.Get(local, port); err != nil {
+	if err := one.Get(port); err != nil {
 		return ""
 	}
 	return port.UUID
@@ -184,8 +185,8 @@ func (o *session) port(name string, ours func(ids map[string]string) bool) (uuid
 
 // detach removes a port from the bridge, which deletes it. It fails if the port does not
 // exist.
-func (s *Switch) detach(ctx context.Context, one *session, name, port string) error {
-	row, err := one.root()
+func (s *Switch) detach(ctx context.Context, one *session.Session, name, port string) error {
+	row, err := one.Root()
 	if err != nil {
 		return err
 	}
@@ -197,7 +198,7 @@ func (s *Switch) detach(ctx context.Context, one *session, name, port string) er
 		},
 		mutation("Bridge", "name", s.cfg.Bridge, "ports", ovsdb.MutateOperationDelete, uuids(port)),
 	}
-	_, err = one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
+	_, err = one.Transact(ctx, append(ops, (&topRow{row}).demand()...)...)
 	return err
 }
 

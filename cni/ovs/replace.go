@@ -7,6 +7,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 )
 
@@ -29,7 +30,7 @@ func (s *Switch) replace(ctx context.Context, name string, number uint32, gone f
 	if err != nil {
 		return err
 	}
-	row, err := one.iface(name)
+	row, err := one.Interface(name)
 	if err != nil {
 		return err
 	}
@@ -60,8 +61,8 @@ func (s *Switch) replace(ctx context.Context, name string, number uint32, gone f
 var errNotTheSame = errors.New("the switch has it no longer, or has another one of the same name")
 
 // takeBack makes the switch release the port that has an OpenFlow number, and waits for the switch. taken is false if no port has the name and the number.
-func (s *Switch) takeBack(ctx context.Context, one *session, name string, number uint32) (taken bool, err error) {
-	row, err := one.root()
+func (s *Switch) takeBack(ctx context.Context, one *session.Session, name string, number uint32) (taken bool, err error) {
+	row, err := one.Root()
 	if err != nil {
 		return false, err
 	}
@@ -76,7 +77,7 @@ func (s *Switch) takeBack(ctx context.Context, one *session, name string, number
 		},
 		updateInterfaces(ovsdb.Row{"type": releasedType}, is),
 	}
-	results, err := one.transact(ctx, append(ops, (&topRow{row}).demand()...)...)
+	results, err := one.Transact(ctx, append(ops, (&topRow{row}).demand()...)...)
 	if err != nil || results[0].Count == 0 {
 		return false, err
 	}
@@ -85,12 +86,12 @@ func (s *Switch) takeBack(ctx context.Context, one *session, name string, number
 
 // giveBackOthers gives ports back to the switch whose replacement was interrupted, and returns their number: all that are released, without the
 // one that this process is replacing.
-func (s *Switch) giveBackOthers(ctx context.Context, one *session) (count int, err error) {
+func (s *Switch) giveBackOthers(ctx context.Context, one *session.Session) (count int, err error) {
 	var others []ovsdb.Condition
 	if name := s.replacing.Load(); name != nil {
 		others = append(others, ovsdb.NewCondition("name", ovsdb.ConditionNotEqual, *name))
 	}
-	return one.giveBack(ctx, ovsdb.Row{}, others...)
+	return giveBack(ctx, one, ovsdb.Row{}, others...)
 }
 
 // giveBack lets the switch use released ports again, also if ctx has ended, and returns their number. row has what else changes.
@@ -101,12 +102,12 @@ func (s *Switch) giveBack(ctx context.Context, row ovsdb.Row, of ...ovsdb.Condit
 	if err != nil {
 		return 0, err
 	}
-	return one.giveBack(ctx, row, of...)
+	return giveBack(ctx, one, row, of...)
 }
 
-func (o *session) giveBack(ctx context.Context, row ovsdb.Row, of ...ovsdb.Condition) (count int, err error) {
+func giveBack(ctx context.Context, one *session.Session, row ovsdb.Row, of ...ovsdb.Condition) (count int, err error) {
 	row["type"] = ""
-	results, err := o.transact(ctx, updateInterfaces(row, append(of, ovsdb.NewCondition("type", ovsdb.ConditionEqual, releasedType))))
+	results, err := one.Transact(ctx, updateInterfaces(row, append(of, ovsdb.NewCondition("type", ovsdb.ConditionEqual, releasedType))))
 	if err != nil {
 		return 0, err
 	}

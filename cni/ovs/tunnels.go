@@ -8,6 +8,7 @@ import (
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
+	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vif"
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
@@ -25,7 +26,7 @@ func (s *Switch) Tunnels(ctx context.Context) (Tunnels, error) {
 	if err != nil {
 		return Tunnels{}, err
 	}
-	row, err := one.root()
+	row, err := one.Root()
 	switch {
 	case err != nil:
 		return Tunnels{}, err
@@ -42,8 +43,8 @@ type tunnelPort struct {
 }
 
 // tunnelsFrom returns the ports of OpenDaylight's tunnels that start at an address.
-func (o *session) tunnelsFrom(ctx context.Context, address string) (all []tunnelPort, err error) {
-	results, err := o.transact(ctx, ovsdb.Operation{
+func tunnelsFrom(ctx context.Context, one *session.Session, address string) (all []tunnelPort, err error) {
+	results, err := one.Transact(ctx, ovsdb.Operation{
 		Op: ovsdb.OperationSelect, Table: "Interface", Columns: []string{"name", "options", "external_ids"},
 		Where: []ovsdb.Condition{ovsdb.NewCondition("type", ovsdb.ConditionEqual, netvirtTunnels)},
 	})
@@ -67,8 +68,8 @@ const tunnelMark = "coe-tunnel:"
 // markTunnels returns the operations that give the ports of tunnels an iface-id. An OpenDaylight that comes back without its datastore creates
 // the interfaces of the tunnels. It looks for the parent of each one among the ports, and takes the port of the tunnel itself if that has no
 // iface-id (decision 108).
-func (o *session) markTunnels(ctx context.Context, from string) (ops []ovsdb.Operation, err error) {
-	ports, err := o.tunnelsFrom(ctx, from)
+func markTunnels(ctx context.Context, one *session.Session, from string) (ops []ovsdb.Operation, err error) {
+	ports, err := tunnelsFrom(ctx, one, from)
 	for _, p := range ports {
 		if p.ids[vif.KeyInterface] == "" {
 			ops = append(ops, mutation("Interface", "name", p.name, "external_ids", ovsdb.MutateOperationInsert,
@@ -80,7 +81,7 @@ func (o *session) markTunnels(ctx context.Context, from string) (ops []ovsdb.Ope
 
 // isAway reports whether neither our managers nor the bridge are connected to OpenDaylight. The switch writes both into its database every few
 // seconds.
-func (s *Switch) isAway(one *session, rows []*vswitch.Manager, ours []string) bool {
+func (s *Switch) isAway(one *session.Session, rows []*vswitch.Manager, ours []string) bool {
 	return s.programmed(one) != nil && !slices.ContainsFunc(rows, func(row *vswitch.Manager) bool {
 		return row.IsConnected && slices.Contains(ours, row.Target)
 	})

@@ -1,4 +1,9 @@
-package ovs
+// Package session connects to the database of Open vSwitch, keeps a local copy of the tables in use, and executes transactions. Reads of the
+// copy never wait. A transaction returns when its context ends, even if the server does not read it.
+//
+// The package knows which columns are copied, and how libovsdb behaves when a connection ends. It does not know what the rows mean, and does
+// not reconnect.
+package session
 
 import (
 	"context"
@@ -14,37 +19,27 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
-// session is a connection to the database, with a local copy of the tables in use.
-type session struct{ client client.Client }
+// Session is a connection to the database, with a local copy of the tables in use.
+type Session struct{ client client.Client }
 
-func (s *Switch) connect(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
-	defer cancel()
+// Connect connects to the database, and calls changed for each row that changes, with its former and its new content. The request for the
+// copy of the tables has a timeout, because it goes on when ctx has ended.
+func Connect(ctx context.Context, endpoint string, timeout time.Duration, changed func(model.Model)) (*Session, error) {
 	tables, err := vswitch.FullDatabaseModel()
 	if err != nil {
 		return nil, err
 	}
-	c, err := client.NewOVSDBClient(tables, client.WithEndpoint(s.cfg.Endpoint))
+	c, err := client.NewOVSDBClient(tables, client.WithEndpoint(endpoint))
 	if err != nil {
 		return nil, err
 	}
 	if err := c.Connect(ctx); err != nil {
 		return nil, err
 	}
-	one := &session{client: c}
-	if err := one.monitor(ctx, s.cfg.Timeout, s.notify); err != nil {
-		one.close()
+	one := &Session{client: c}
+	if err := one.monitor(ctx, timeout, changed); err != nil {
+		one.Close()
 		return nil, err
-	}
-	if s.cfg.GivesBack {
-		count, err := s.giveBackOthers(ctx, one)
-		if err != nil { // nothing else gives them back while a connection lasts
-			one.close()
-			return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
-		}
-		if count > 0 {
-			s.log.Info("gave the switch ports back that were being replaced", "ports", count)
-		}
 	}
 	return one, nil
 }
@@ -52,7 +47,7 @@ func (s *Switch) connect(ctx context.Context) (*session, error) {
 // monitor starts the copy of the tables, and calls changed for each row that changes, with its
 // former and its new content. The request has a timeout, and goes on that long when ctx has ended: libovsdb uses its answer also after
 // an error, while it can still decode it.
-func (o *session) monitor(ctx context.Context, timeout time.Duration, changed func(model.Model)) error {
+func (o *Session) monitor(ctx context.Context, timeout time.Duration, changed func(model.Model)) error {
 	copied := o.client.Cache()
 	if copied == nil {
 		return errClosed
@@ -106,9 +101,9 @@ func within[T any](ctx context.Context, call func() (T, error)) (result T, err e
 	}
 }
 
-// watch probes the connection until it fails. A probe is a transaction without operations: Echo of libovsdb would use the answer after the
+// Watch probes the connection until it fails. A probe is a transaction without operations: Echo of libovsdb would use the answer after the
 // end of the probe, while it can still decode it.
-func (o *session) watch(ctx context.Context, every, timeout time.Duration) error {
+func (o *Session) Watch(ctx context.Context, every, timeout time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -120,7 +115,7 @@ func (o *session) watch(ctx context.Context, every, timeout time.Duration) error
 		case <-tick.C:
 		}
 		probe, cancel := context.WithTimeout(ctx, timeout)
-		_, err := o.transact(probe)
+		_, err := o.Transact(probe)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("no answer to a probe: %w", err)
@@ -128,12 +123,12 @@ func (o *session) watch(ctx context.Context, every, timeout time.Duration) error
 	}
 }
 
-// close ends the session without waiting: Close of the client can wait for a call to a server
+// Close ends the session without waiting: Close of the client can wait for a call to a server
 // that does not answer.
-func (o *session) close() { go o.client.Close() }
+func (o *Session) Close() { go o.client.Close() }
 
-// transact executes operations as one transaction.
-func (o *session) transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
+// Transact executes operations as one transaction.
+func (o *Session) Transact(ctx context.Context, ops ...ovsdb.Operation) ([]ovsdb.OperationResult, error) {
 	results, err := within(ctx, func() ([]ovsdb.OperationResult, error) { return o.client.Transact(ctx, ops...) })
 	if err != nil {
 		return nil, err
@@ -155,19 +150,33 @@ var local = func() context.Context {
 	return ctx
 }()
 
-// bridge reads a bridge from the local copy.
-func (o *session) bridge(name string) (*vswitch.Bridge, error) {
+// Get reads the row that has the same name as row from the local copy into row.
+func (o *Session) Get(row model.Model) error { return o.client.Get(local, row) }
+
+// List reads all rows of a table from the local copy. rows points to a slice of pointers to rows.
+func (o *Session) List(rows any) error { return o.client.List(local, rows) }
+
+// Where reads the rows of a table for which a predicate holds, as List does. predicate is a function of a pointer to a row.
+func (o *Session) Where(predicate, rows any) error {
+	return o.client.WhereCache(predicate).List(local, rows)
+}
+
+// Create returns the operations that insert a row.
+func (o *Session) Create(row model.Model) ([]ovsdb.Operation, error) { return o.client.Create(row) }
+
+// Bridge reads a bridge from the local copy.
+func (o *Session) Bridge(name string) (*vswitch.Bridge, error) {
 	b := &vswitch.Bridge{Name: name}
-	if err := o.client.Get(local, b); err != nil {
+	if err := o.Get(b); err != nil {
 		return nil, fmt.Errorf("find bridge %s on the switch: %w", name, err)
 	}
 	return b, nil
 }
 
-// root reads the single row of Open_vSwitch from the local copy.
-func (o *session) root() (*vswitch.OpenvSwitch, error) {
+// Root reads the single row of Open_vSwitch from the local copy.
+func (o *Session) Root() (*vswitch.OpenvSwitch, error) {
 	var rows []*vswitch.OpenvSwitch
-	if err := o.client.List(local, &rows); err != nil {
+	if err := o.List(&rows); err != nil {
 		return nil, fmt.Errorf("read Open_vSwitch: %w", err)
 	}
 	if len(rows) != 1 {
@@ -176,10 +185,10 @@ func (o *session) root() (*vswitch.OpenvSwitch, error) {
 	return rows[0], nil
 }
 
-// iface reads an interface from the local copy; nil if there is none.
-func (o *session) iface(name string) (*vswitch.Interface, error) {
+// Interface reads an interface from the local copy; nil if there is none.
+func (o *Session) Interface(name string) (*vswitch.Interface, error) {
 	row := &vswitch.Interface{Name: name}
-	err := o.client.Get(local, row)
+	err := o.Get(row)
 	if errors.Is(err, client.ErrNotFound) {
 		return nil, nil
 	}

@@ -1,4 +1,4 @@
-package ovs
+package session
 
 import (
 	"context"
@@ -22,7 +22,7 @@ func (closed) Cache() *cache.TableCache { return nil }
 
 // TestMonitorOfClosedConnection: a server that closes the connection at once does not stop the agent.
 func TestMonitorOfClosedConnection(t *testing.T) {
-	require.ErrorIs(t, (&session{client: closed{}}).monitor(t.Context(), 0, nil), errClosed)
+	require.ErrorIs(t, (&Session{client: closed{}}).monitor(t.Context(), 0, nil), errClosed)
 }
 
 // silent is a client whose server answers nothing. Echo of libovsdb must not be called: it races with a late answer.
@@ -37,7 +37,7 @@ func (silent) Transact(ctx context.Context, _ ...ovsdb.Operation) ([]ovsdb.Opera
 
 // TestProbeWithoutAnswer: a probe that is not answered ends the session.
 func TestProbeWithoutAnswer(t *testing.T) {
-	require.ErrorIs(t, (&session{client: silent{}}).watch(t.Context(), time.Millisecond, time.Millisecond), context.DeadlineExceeded)
+	require.ErrorIs(t, (&Session{client: silent{}}).Watch(t.Context(), time.Millisecond, time.Millisecond), context.DeadlineExceeded)
 }
 
 // interrupted is a client whose caller ends during the request for the copy of the tables.
@@ -61,7 +61,7 @@ func (c *interrupted) Monitor(ctx context.Context, _ *client.Monitor) (client.Mo
 // TestMonitorIsNotInterrupted: the end of a session that has just begun does not end the request for the copy, because Monitor of libovsdb
 // races with a late answer.
 func TestMonitorIsNotInterrupted(t *testing.T) {
-	file, err := os.Open("vswitch/vswitch.ovsschema")
+	file, err := os.Open("../vswitch/vswitch.ovsschema")
 	require.NoError(t, err)
 	defer func() { _ = file.Close() }()
 	schema, err := ovsdb.SchemaFromFile(file)
@@ -74,6 +74,6 @@ func TestMonitorIsNotInterrupted(t *testing.T) {
 	c := &interrupted{end: end, ended: make(chan error, 1)}
 	c.copied, err = cache.NewTableCache(all, nil, nil)
 	require.NoError(t, err)
-	require.ErrorIs(t, (&session{client: c}).monitor(ctx, time.Minute, nil), context.Canceled)
+	require.ErrorIs(t, (&Session{client: c}).monitor(ctx, time.Minute, nil), context.Canceled)
 	require.NoError(t, <-c.ended)
 }
