@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cni/call"
 	"github.com/coe-bridge/coe-bridge/cni/links"
 	"github.com/coe-bridge/coe-bridge/cni/ovs"
+	"github.com/coe-bridge/coe-bridge/test/lab/dhcpclient"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -105,12 +106,12 @@ func (s *sandbox) look() links.Link {
 
 // dhcpClient is a DHCP client on the link of a pod.
 type dhcpClient struct {
-	*ovnhost.DHCPClient
+	*dhcpclient.Client
 	pod *sandbox
 }
 
 func (s *sandbox) dhcpClient() *dhcpClient {
-	client, err := s.w.lab.NewDHCPClient(s.inLab(), s.w.t.TempDir())
+	client, err := dhcpclient.New(s.w.lab, s.inLab(), s.w.t.TempDir())
 	require.NoError(s.w.t, err)
 	return &dhcpClient{client, s}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/test/lab/dhcpclient"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
@@ -24,7 +25,7 @@ func TestTrafficOfIPv6Hosts(t *testing.T) {
 			route, err := lab.Advertised(t.Context(), p.iface())
 			require.NoError(t, err)
 			require.Contains(t, route, "default via fe80::")
-			address, err := lab.AskDHCPv6(t.Context(), p.iface())
+			address, err := dhcpclient.AskV6(t.Context(), lab, p.iface())
 			require.NoError(t, err)
 			require.Equal(t, netip.MustParseAddr(p.address), address)
 		})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/dhcpclient"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -212,7 +213,7 @@ func requireAlwaysAllowed(t *testing.T, lab *ovnhost.Lab) {
 	require.Equal(t, "block", page(t, lab, nodePod, netip.AddrPortFrom(netip.MustParseAddr(livePods[aBlock].address), closed8081)), "from its node")
 	require.Error(t, connect(t.Context(), lab, nodePod.iface(), livePods[aOther].address, open8080), "from another node")
 	for _, n := range []int{aBlock, aOther} {
-		lease, err := lab.AskDHCP(t.Context(), livePods[n].iface(), livePods[n].mac(n))
+		lease, err := dhcpclient.Ask(t.Context(), lab, livePods[n].iface(), livePods[n].mac(n))
 		require.NoError(t, err)
 		require.Equal(t, livePods[n].address, lease.Address.String())
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/test/lab/dhcpclient"
 	"github.com/coe-bridge/coe-bridge/test/lab/odlpods"
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
@@ -55,7 +56,7 @@ var once = []string{"-n", "-q", "-t", "2", "-T", "1"}
 
 // dhcpClient is a DHCP client of a pod.
 type dhcpClient struct {
-	*ovnhost.DHCPClient
+	*dhcpclient.Client
 	w          *world
 	pod        odlpods.Plugged
 	neighbours string // permanent ones, which the agent has set
@@ -63,7 +64,7 @@ type dhcpClient struct {
 
 func (w *world) dhcpClient(p odlpods.Plugged) *dhcpClient {
 	w.t.Helper()
-	client, err := w.lab.NewDHCPClient(p.String(), w.t.TempDir())
+	client, err := dhcpclient.New(w.lab.Lab, p.String(), w.t.TempDir())
 	require.NoError(w.t, err)
 	neighbours, err := w.lab.Exec(w.t.Context(), p.String(), "ip", "-4", "neigh", "show", "dev", "eth0", "nud", "permanent")
 	require.NoError(w.t, err)

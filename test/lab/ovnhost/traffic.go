@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -148,4 +149,21 @@ func (l *Lab) get(ctx context.Context, from, url string) (string, error) {
 		return "", fmt.Errorf("get %s: %s: %s", url, response.Status, body)
 	}
 	return string(body), nil
+}
+
+// Advertised sets eth0 of a pod down and up, without its addresses and routes, and returns the default route that the kernel of the pod
+// learns by a router advertisement, which it solicits.
+func (l *Lab) Advertised(ctx context.Context, pod string) (route string, err error) {
+	const up = "ip -6 address flush dev eth0; ip link set eth0 down; sysctl -q -w net.ipv6.conf.eth0.accept_ra=2; ip link set eth0 up"
+	if _, err := l.Exec(ctx, pod, "sh", "-c", up); err != nil {
+		return "", err
+	}
+	err = Poll(ctx, func(ctx context.Context) error {
+		route, err = l.Exec(ctx, pod, "ip", "-6", "route", "show", "default", "proto", "ra")
+		if route = strings.TrimSpace(route); err == nil && route == "" {
+			err = errors.New("no router has been advertised")
+		}
+		return err
+	})
+	return route, err
 }

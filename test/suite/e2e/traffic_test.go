@@ -17,6 +17,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/cmd/bridge"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn"
+	"github.com/coe-bridge/coe-bridge/test/lab/dhcpclient"
 )
 
 // TestTraffic runs the specification's use cases with packets. Every pod can reach every pod.
@@ -128,7 +129,7 @@ func (c *cluster) testDHCP(p, other *pod, dns []string) {
 		_, err := c.lab.Exec(ctx, p.String(), "ip", what, "flush", "dev", "eth0")
 		require.NoError(c.t, err)
 	}
-	offer, err := c.lab.AskDHCP(ctx, p.String(), p.port.MAC)
+	offer, err := dhcpclient.Ask(ctx, c.lab, p.String(), p.port.MAC)
 	require.NoError(c.t, err)
 	require.Equal(c.t, p.port.Address.Addr(), offer.Address)
 	require.Equal(c.t, []netip.Addr{p.port.Gateway}, offer.Routers)

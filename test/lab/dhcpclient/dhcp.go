@@ -1,4 +1,6 @@
-package ovnhost
+// Package dhcpclient has DHCP clients for the pods of a lab: one for DHCPv4 that reads each message, one for DHCPv6, and udhcpc of BusyBox, which
+// configures the link. The package knows neither the server, which is OVN or the agent, nor how a pod got its link.
+package dhcpclient
 
 import (
 	"bytes"
@@ -13,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
 // The DHCP messages of the client (RFC 2131, RFC 2132).
@@ -44,10 +48,10 @@ type Lease struct {
 // Subnet returns the subnet of the leased address.
 func (l Lease) Subnet() netip.Prefix { return netip.PrefixFrom(l.Address, l.MaskBits).Masked() }
 
-// AskDHCP asks for an address on eth0 of a pod, in the four messages of RFC 2131. It sends all
+// Ask asks for an address on eth0 of a pod, in the four messages of RFC 2131. It sends all
 // of them to the link.
-func (l *Lab) AskDHCP(ctx context.Context, pod string, mac net.HardwareAddr) (Lease, error) {
-	conn, err := l.listenDHCP(ctx, pod)
+func Ask(ctx context.Context, lab *ovnhost.Lab, pod string, mac net.HardwareAddr) (Lease, error) {
+	conn, err := listen(ctx, lab, pod)
 	if err != nil {
 		return Lease{}, fmt.Errorf("open DHCP client: %w", err)
 	}
@@ -65,14 +69,14 @@ func (l *Lab) AskDHCP(ctx context.Context, pod string, mac net.HardwareAddr) (Le
 	return ack, nil
 }
 
-// listenDHCP opens a DHCP client's socket in a pod.
-func (l *Lab) listenDHCP(ctx context.Context, pod string) (conn net.PacketConn, err error) {
+// listen opens a DHCP client's socket in a pod.
+func listen(ctx context.Context, lab *ovnhost.Lab, pod string) (conn net.PacketConn, err error) {
 	cfg := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
 		var bound error
 		err := raw.Control(func(fd uintptr) { bound = unix.BindToDevice(int(fd), "eth0") })
 		return errors.Join(err, bound)
 	}}
-	err = inNamespace(l.Namespace(pod), func() (err error) {
+	err = lab.In(pod, func() (err error) {
 		conn, err = cfg.ListenPacket(ctx, "udp4", "0.0.0.0:68")
 		return err
 	})

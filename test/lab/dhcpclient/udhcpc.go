@@ -1,4 +1,4 @@
-package ovnhost
+package dhcpclient
 
 import (
 	"context"
@@ -11,14 +11,16 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
 )
 
-// renewWithin bounds DHCPClient.Renew.
+// renewWithin bounds Client.Renew.
 const renewWithin = 4 * time.Minute
 
-// DHCPClient is a DHCP client on the link eth0 of a pod: udhcpc of BusyBox.
-type DHCPClient struct {
-	lab              *Lab
+// Client is a DHCP client on the link eth0 of a pod: udhcpc of BusyBox.
+type Client struct {
+	lab              *ovnhost.Lab
 	pod, script, out string
 }
 
@@ -39,9 +41,9 @@ bound|renew)
 esac
 `
 
-// NewDHCPClient returns a client for a pod. It keeps its files in dir.
-func (l *Lab) NewDHCPClient(pod, dir string) (*DHCPClient, error) {
-	c := &DHCPClient{lab: l, pod: pod, script: filepath.Join(dir, "script"), out: filepath.Join(dir, "out")}
+// New returns a client for a pod. It keeps its files in dir.
+func New(lab *ovnhost.Lab, pod, dir string) (*Client, error) {
+	c := &Client{lab: lab, pod: pod, script: filepath.Join(dir, "script"), out: filepath.Join(dir, "out")}
 	if err := os.WriteFile(c.script, fmt.Appendf(nil, applies, c.out), 0o700); err != nil {
 		return nil, fmt.Errorf("write script of DHCP client: %w", err)
 	}
@@ -49,7 +51,7 @@ func (l *Lab) NewDHCPClient(pod, dir string) (*DHCPClient, error) {
 }
 
 // Run removes the IPv4 addresses of the link, and with them its routes, and runs the client with options of udhcpc.
-func (c *DHCPClient) Run(ctx context.Context, options ...string) error {
+func (c *Client) Run(ctx context.Context, options ...string) error {
 	if _, err := c.lab.Exec(ctx, c.pod, "ip", "-4", "addr", "flush", "dev", "eth0"); err != nil {
 		return err
 	}
@@ -57,12 +59,12 @@ func (c *DHCPClient) Run(ctx context.Context, options ...string) error {
 	return err
 }
 
-func (c *DHCPClient) argv(options ...string) []string {
+func (c *Client) argv(options ...string) []string {
 	return slices.Concat([]string{"busybox", "udhcpc", "-f", "-i", "eth0", "-s", c.script, "-O", "staticroutes", "-O", "mtu"}, options)
 }
 
 // Renew runs the client until it has a lease, and then until it has renewed the lease, for which it asks the server alone.
-func (c *DHCPClient) Renew(ctx context.Context) error {
+func (c *Client) Renew(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, renewWithin)
 	defer cancel()
 	if err := os.Remove(c.out); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +79,7 @@ func (c *DHCPClient) Renew(ctx context.Context) error {
 			return err
 		}
 	}
-	running, err := c.lab.Launch(ctx, Command{Name: "udhcpc", Pod: c.pod, Argv: c.argv(), Ready: is("bound")})
+	running, err := c.lab.Launch(ctx, ovnhost.Command{Name: "udhcpc", Pod: c.pod, Argv: c.argv(), Ready: is("bound")})
 	if err != nil {
 		return err
 	}
@@ -86,13 +88,13 @@ func (c *DHCPClient) Renew(ctx context.Context) error {
 		err = syscall.Kill(pid, syscall.SIGUSR1)
 	}
 	if err == nil {
-		err = Poll(ctx, is("renew"))
+		err = ovnhost.Poll(ctx, is("renew"))
 	}
 	return errors.Join(err, running.Kill())
 }
 
 // Got returns what the client got last, by the names of udhcpc, and the last event.
-func (c *DHCPClient) Got() (map[string]string, error) {
+func (c *Client) Got() (map[string]string, error) {
 	text, err := os.ReadFile(c.out)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("read output of DHCP client: %w", err)
