@@ -18,7 +18,7 @@ const (
 	podRounds = 10
 	podRatio  = 1.3
 	// callDeadline bounds an ADD of a pod, and of a port of a script.
-	callDeadline = time.Minute
+	callDeadline = 30 * time.Second
 	// podTimeout bounds the time until a pod is answered.
 	podTimeout = 5 * time.Minute
 )

@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +52,7 @@ func TestPodsOnRealOpenDaylight(t *testing.T) {
 				w.step("a pod has the address of a former pod whose group has stayed", w.testGroupStays)
 			}
 			w.step("a switch lacks a route", w.testRouteLost)
+			w.step("OpenDaylight has not computed a route", w.testRouteNotComputed)
 			w.step("OpenDaylight learns the tunnel address of a switch late", w.testTunnelAddressLate)
 			w.step("ADD again, CHECK and doctor", w.testAgain)
 			w.step("the agent is restarted", w.testAgentRestarts)
@@ -171,6 +174,33 @@ func (w *world) testRouteLost() {
 	require.NoError(w.t, w.lab.StartBridge(w.t.Context(), "none"))
 	require.NoError(w.t, w.lab.Reach(w.t.Context(), front.Pod, back.Address))
 	w.reachAll()
+}
+
+// testRouteNotComputed deletes the route to a pod of the other host from OpenDaylight's own flows, as if Netvirt had failed to compute it. The
+// bridge notices that when a pod comes, and lets OpenDaylight compute it again.
+func (w *world) testRouteNotComputed() {
+	front, back := w.pods[0], w.pods[2]
+	bridge, err := w.lab.Host("host1").VSCtl(w.t.Context(), "get", "bridge", odl.Bridge, "datapath_id")
+	require.NoError(w.t, err)
+	number, err := strconv.ParseUint(strings.Trim(strings.TrimSpace(bridge), `"`), 16, 64)
+	require.NoError(w.t, err)
+	path := fmt.Sprintf("/restconf/config/opendaylight-inventory:nodes/node/openflow:%d/flow-node-inventory:table/21/flow/L3.%d.21.100:1.42.%s", number, number, back.Address)
+	status, said, err := w.lab.Controller.Request(w.t.Context(), http.MethodDelete, path, "")
+	require.NoError(w.t, err)
+	require.Equal(w.t, http.StatusOK, status, "%s", said)
+	w.eventually("the switch has lost the route", func() bool { return w.lab.Apart(w.t.Context(), front.Pod, back.Address) == nil })
+
+	next := pod(18, "web", "later", "host2")
+	require.NoError(w.t, w.lab.ApplyPods(w.t.Context(), next))
+	plugged, err := w.lab.Plug(w.t.Context(), next)
+	require.NoError(w.t, err)
+	require.NoError(w.t, w.lab.Reach(w.t.Context(), front.Pod, back.Address))
+	require.NoError(w.t, w.lab.Reach(w.t.Context(), front.Pod, plugged.Address))
+	log, err := os.ReadFile(filepath.Join(w.lab.Logs(), "coe-bridge.log"))
+	require.NoError(w.t, err)
+	require.Contains(w.t, string(log), " lost="+back.Address.String()+" ")
+	require.NoError(w.t, w.lab.Unplug(w.t.Context(), next))
+	require.NoError(w.t, w.lab.DeletePod(w.t.Context(), next))
 }
 
 // get reads from the controller.

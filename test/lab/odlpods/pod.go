@@ -71,11 +71,18 @@ func (l *Lab) Add(ctx context.Context, p Pod) (Plugged, error) {
 	return is, nil
 }
 
-// Retry is Plug. It repeats a call that fails, as runtimes do, until ctx ends. It calls failed with the error of each call.
+// retryPause is the shortest time after which kubelet calls the runtime again for a pod whose sandbox has no network.
+const retryPause = 10 * time.Second
+
+// Retry is Plug. It repeats a call that fails, as often as kubelet does, until ctx ends. It calls failed with the error of each call.
 func (l *Lab) Retry(ctx context.Context, p Pod, failed func(error)) (Plugged, error) {
 	plugged, err := l.Plug(ctx, p)
 	for err != nil && ctx.Err() == nil {
 		failed(err)
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+		}
 		plugged, err = l.Add(ctx, p)
 	}
 	return plugged, err

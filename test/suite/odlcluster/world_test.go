@@ -24,8 +24,8 @@ import (
 )
 
 const (
-	// callDeadline is the deadline of the agents' calls.
-	callDeadline = time.Minute
+	// callDeadline is the deadline of the agents' calls, their default.
+	callDeadline = 30 * time.Second
 	// afterFault is the time within which a new pod must be plugged in after the last fault, on a machine at a quarter of its speed.
 	afterFault = 4 * time.Minute
 	// longestGap is the longest time for which pods that run may lose packets while members come and go.

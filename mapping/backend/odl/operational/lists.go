@@ -48,16 +48,24 @@ type elanState struct {
 }
 
 type vpnState struct {
-	Name     string `json:"vpn-instance-name"`
-	ID       uint64 `json:"vpn-id"`
-	RD       string `json:"vrf-id"`
-	Switches []struct {
-		ID         jsontext.Value `json:"dpnId"` // a number, or text with one
-		Interfaces []struct {
-			Name string `json:"interface-name"`
-		} `json:"vpn-interfaces"`
-	} `json:"vpn-to-dpn-list"`
+	Name     string      `json:"vpn-instance-name"`
+	ID       uint64      `json:"vpn-id"`
+	RD       string      `json:"vrf-id"`
+	Switches []vpnSwitch `json:"vpn-to-dpn-list"`
 }
+
+// vpnSwitch is a switch with interfaces of a vpn-instance.
+type vpnSwitch struct {
+	Number     jsontext.Value `json:"dpnId"` // a number, or text with one
+	Interfaces []struct {
+		Name string `json:"interface-name"`
+	} `json:"vpn-interfaces"`
+}
+
+// openflow begins the ID of a switch in opendaylight-inventory.
+const openflow = "openflow:"
+
+func (s *vpnSwitch) id() string { return openflow + strings.Trim(string(s.Number), `"`) }
 
 type vpnMemberState struct {
 	Name        string `json:"name"`

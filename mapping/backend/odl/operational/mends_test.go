@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -199,4 +200,72 @@ func TestRoutesAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLostRoutes asks for the routes of a switch to which Netvirt has computed no route to a pod of another switch: after two looks, and then less and
+// less often. It does not ask while the pod's own switch has no route, nor when all routes are there.
+func TestLostRoutes(t *testing.T) {
+	l := start(t, odlfake.Oxygen, operational.Config{Poll: 10 * time.Millisecond, RoutesDelay: time.Hour}, nil)
+	want := odltest.PodsOf("a")
+	l.write(t, want)
+	const table = "/node/openflow%%3A%d/flow-node-inventory:table/21"
+	first, second := fmt.Sprintf(table, 1), fmt.Sprintf(table, 2)
+	routes := func(number int, addresses ...string) string {
+		var all []string
+		for _, a := range addresses {
+			all = append(all, fmt.Sprintf(`{"id":"L3.%d.21.100:1.42.%s"}`, number, a))
+		}
+		return fmt.Sprintf(`{"flow-node-inventory:table":[{"id":21,"flow":[%s]}]}`, strings.Join(all, ","))
+	}
+	p := &paths{status: http.StatusOK, answers: map[string]string{
+		"/odl-l3vpn:vpn-instance-op-data": `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[
+			{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","vpn-interfaces":[{"interface-name":"a:pod-2"}]}]}]}}`,
+		"/opendaylight-inventory:nodes": `{"opendaylight-inventory:nodes":{"node":[
+			{"id":"openflow:1","flow-node-inventory:port-number":40000},{"id":"openflow:2","flow-node-inventory:port-number":40001}]}}`,
+		"/operations/fib-rpc:populate-fib-on-dpn": "",
+		first: routes(1), second: routes(2, "10.0.0.9"),
+	}}
+	var mu sync.Mutex
+	var events strings.Builder // of the switch that lacks a route: L for a look at its routes, A for asking, N for a check without either
+	event := func(r *http.Request) string {
+		switch path := r.URL.EscapedPath(); {
+		case strings.HasSuffix(path, second):
+			return "L"
+		case strings.HasSuffix(path, "populate-fib-on-dpn"):
+			return "A"
+		case strings.HasSuffix(path, "opendaylight-inventory:nodes"):
+			return "N"
+		}
+		return ""
+	}
+	l.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		mu.Lock()
+		events.WriteString(event(r))
+		mu.Unlock()
+		return p.fault(w, r)
+	})
+	// change changes an answer, and waits for events after that.
+	change := func(path, text, pattern string) {
+		t.Helper()
+		p.set(path, text)
+		mu.Lock()
+		events.Reset()
+		mu.Unlock()
+		expected := regexp.MustCompile(pattern)
+		require.Eventually(t, func() bool {
+			mu.Lock()
+			defer mu.Unlock()
+			return expected.MatchString(events.String())
+		}, patience.Patience, time.Millisecond, "want %s", pattern)
+	}
+	l.Plug(portOf(want, "a:pod-1"))
+	l.observe(t)
+	l.keepRoutes(t)
+	change(first, routes(1), "^(N*L){5}")
+	change(first, routes(1, "10.0.0.4"), "^(N*L){2,3}A(N+L){2}A(N+L){4}A")
+	require.Equal(t, slices.Repeat([]string{`{"fib-rpc:input":{"dpid":"2","vpn-id":100008,"rd":"100:1"}}`}, 3), p.take(http.StatusOK)[:3])
+	change(second, routes(2, "10.0.0.9", "10.0.0.4"), "N{40}$")
+	p.take(http.StatusOK)
+	change(first, routes(1), "N{40}$")
+	require.Empty(t, p.take(http.StatusOK))
 }

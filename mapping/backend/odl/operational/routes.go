@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/go-json-experiment/json"
@@ -17,9 +16,9 @@ import (
 )
 
 // OpenDaylight writes no flow to a switch while it gives the switch its former flows again, after the switch has connected or another member
-// has become its master. Nothing repeats a route to a pod of another node that should have been written then. So KeepRoutes asks
-// for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that only with draft-02: over their RFC 8040, Oxygen and
-// Neon fail concurrent writes.
+// has become its master. Nothing repeats a route to a pod of another node that should have been written then. Netvirt can also fail to compute such
+// a route, and does not try again. So KeepRoutes asks for the routes to other nodes again, by an RPC of Netvirt (decision 106). It does that
+// only with draft-02: over their RFC 8040, Oxygen and Neon fail concurrent writes.
 
 // routesTimes is how many times the routes of a connection are asked for.
 const routesTimes = 2
@@ -41,13 +40,24 @@ type node struct {
 type connection struct {
 	port  uint64
 	since time.Time // when it was seen first
-	asked int       // how many times its routes were asked for
+	asked int       // how many times its routes were asked for because it was new
+	lost  lost
 }
 
-// KeepRoutes asks for the routes of switches again whose connections are new, until ctx ends: one switch after the other, the newest connection first.
-// A Network that was just created knows no connection, so all are new to it.
+// keeper is what KeepRoutes knows.
+type keeper struct {
+	*Network
+	connections map[string]*connection // by switch
+	// right has the interfaces to which all switches had routes in the last look for lost ones, with their places then.
+	right map[string]place
+	next  time.Time // of the next look
+	whole time.Time // of the last look at all routes
+}
+
+// KeepRoutes asks for the routes of switches again whose connections are new, or that lack one, until ctx ends: one switch after the other, the
+// newest connection first. A Network that was just created knows no connection, so all are new to it.
 func (n *Network) KeepRoutes(ctx context.Context) {
-	known := map[string]*connection{}
+	k := &keeper{Network: n, connections: map[string]*connection{}}
 	next := time.NewTimer(n.cfg.Poll)
 	defer next.Stop()
 	for {
@@ -56,59 +66,76 @@ func (n *Network) KeepRoutes(ctx context.Context) {
 			return
 		case <-next.C:
 		}
-		count := n.keepRoutes(ctx, known)
+		count := k.keepRoutes(ctx)
 		next.Reset(cmp.Or(time.Duration(count)*time.Second/routesPerSecond, n.cfg.Poll))
 	}
 }
 
 // keepRoutes asks for the routes of one switch, if it is time for one. It returns how many it has asked for.
-func (n *Network) keepRoutes(ctx context.Context, known map[string]*connection) (count int) {
-	s := n.current.Load()
+func (k *keeper) keepRoutes(ctx context.Context) (count int) {
+	s := k.current.Load()
 	if s == nil || s.Dialect.Name != controller.Draft02 {
 		return 0
 	}
-	if err := readConnections(ctx, s, known); err != nil {
-		n.log.Debug("read the connections of switches", "err", err)
+	err := k.readConnections(ctx, s)
+	if err == nil {
+		err = k.look(ctx, s)
+	}
+	if err != nil {
+		k.log.Debug("read the connections and routes of switches", "err", err)
 		return 0
 	}
-	id := n.due(known)
+	id, lost := k.due()
 	if id == "" {
 		return 0
 	}
-	known[id].asked++
-	count, err := askForRoutes(ctx, s, id)
+	count, err = askForRoutes(ctx, s, id)
+	log := k.log.With("switch", id)
+	if lost != "" {
+		log = log.With("lost", lost)
+	}
 	switch {
 	case ctx.Err() != nil:
 		return 0
 	case err != nil:
-		n.log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "err", err)
+		log.Warn("cannot ask OpenDaylight to write the routes of a switch to other nodes again", "err", err)
 		return 0
 	case count > 0:
-		n.log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "switch", id, "routes", count)
+		log.Info("asked OpenDaylight to write the routes of a switch to other nodes again", "routes", count)
 	}
 	return count
 }
 
-// readConnections adds the connections that are new to known.
-func readConnections(ctx context.Context, s *controller.Session, known map[string]*connection) error {
+// readConnections notes the connections that are new.
+func (k *keeper) readConnections(ctx context.Context, s *controller.Session) error {
 	q := s.Request(http.MethodGet, inventoryPath, nil)
 	q.Media = controller.JSONOfRFC
 	_, err := controller.ReadStateBy(ctx, s, q, inventory, false, func(n node) {
-		if c := known[n.ID]; c == nil || c.port != n.Port {
-			known[n.ID] = &connection{port: n.Port, since: time.Now()}
+		if c := k.connections[n.ID]; c == nil || c.port != n.Port {
+			k.connections[n.ID] = &connection{port: n.Port, since: time.Now()}
 		}
 	})
 	return err
 }
 
-// due returns the switch for whose routes it is time; empty if there is none.
-func (n *Network) due(known map[string]*connection) (id string) {
-	for other, c := range known {
-		if c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*n.cfg.RoutesDelay && (id == "" || c.since.After(known[id].since)) {
-			id = other
+// due returns the switch for whose routes it is time, and notes that they are asked for; empty if there is none. lost is a route that it lacks, if that
+// is the reason.
+func (k *keeper) due() (id, lost string) {
+	var due *connection
+	for other, c := range k.connections {
+		asks := c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*k.cfg.RoutesDelay
+		if (asks || c.lost.due()) && (due == nil || c.since.After(due.since)) {
+			id, due = other, c
 		}
 	}
-	return id
+	switch {
+	case due == nil:
+	case due.lost.due():
+		due.lost.asked, lost = due.lost.looks, due.lost.route
+	default:
+		due.asked++
+	}
+	return id, lost
 }
 
 // routes has the routes of a switch in a vpn-instance.
@@ -147,8 +174,8 @@ func askForRoutes(ctx context.Context, s *controller.Session, id string) (count 
 func (e vpnState) routesOf(id string) (r routes, found bool) {
 	r.vpn = e
 	for _, one := range e.Switches {
-		if "openflow:"+strings.Trim(string(one.ID), `"`) == id {
-			r.number, found = one.ID, true
+		if one.id() == id {
+			r.number, found = one.Number, true
 		} else {
 			r.count += len(one.Interfaces)
 		}
