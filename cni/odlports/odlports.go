@@ -12,12 +12,22 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/cni/openflow"
-	"github.com/coe-bridge/coe-bridge/cni/ovs"
 )
+
+// Switch is the switch of the node.
+type Switch interface {
+	// Number returns the OpenFlow number of a port. It fails if the switch has not opened the port.
+	Number(ctx context.Context, name string) (uint32, error)
+	// AwaitsFlows fails if a new port must wait for OpenDaylight.
+	AwaitsFlows() error
+	// Replace gives the port that has an OpenFlow number another one. In between the switch does not have the port, until gone returns. released
+	// is set if the switch has released the port, also if Replace fails then.
+	Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error)
+}
 
 // Config configures Ports.
 type Config struct {
-	Switch *ovs.Switch
+	Switch Switch
 	// Programmed returns the stages of the ports that OpenDaylight knows, as openflow.Conn.Ports does. Nil if OpenDaylight does not program the
 	// switch.
 	Programmed func(context.Context, openflow.Addresses) (map[uint32]openflow.Stage, error)
@@ -33,30 +43,18 @@ type Ports struct {
 }
 
 // New returns Ports of which none waits.
-func New(cfg Config) *Ports {
-	return &Ports{cfg: cfg, unprogrammed: unprogrammed{waits{}}, unused: unused{waits{}}}
-}
+func New(cfg Config) *Ports { return &Ports{cfg: cfg, unprogrammed: unprogrammed{}, unused: unused{}} }
 
 // Next returns the time until the ports must be looked at again; 0 for never.
 func (p *Ports) Next() time.Duration {
-	first, other := p.unprogrammed.next(), p.unused.next(time.Now())
-	if first == 0 || other != 0 && other < first {
-		return other
+	now := time.Now()
+	next := p.unused.next(now)
+	if p.cfg.Programmed == nil {
+		return next
 	}
-	return first
+	first := p.unprogrammed.next(now)
+	if next == 0 {
+		return first
+	}
+	return min(first, next)
 }
-
-// waits has the ports that wait.
-type waits map[string]wait
-
-// wait is since when and how long a port waits, the stage that it has reached, and how often it was replaced without effect; unused ports
-// have neither. A port that has reached openflow.Complete waits for nothing.
-type wait struct {
-	since    time.Time
-	within   time.Duration
-	stage    openflow.Stage
-	replaced int
-}
-
-// over reports whether a port has waited long enough.
-func (w wait) over(now time.Time) bool { return now.Sub(w.since) >= w.within }

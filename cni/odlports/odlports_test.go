@@ -2,6 +2,7 @@ package odlports
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -11,21 +12,26 @@ import (
 
 // The ports of both kinds wait for their own time, and Next is that of the first one.
 func TestNext(t *testing.T) {
-	now := time.Now()
-	lacking, complete := waits{"a": {stage: openflow.Tagged}}, waits{"a": {stage: openflow.Complete}}
-	soon, late := waits{"b": {since: now}}, waits{"b": {since: now, within: time.Hour}}
-	for _, c := range []struct {
-		unprogrammed, unused waits
-		want                 time.Duration
-	}{
-		{waits{}, waits{}, 0},
-		{lacking, waits{}, lookEvery},
-		{waits{}, soon, retryAfter},
-		{lacking, soon, retryAfter},
-		{lacking, late, lookEvery},
-		{complete, late, quietEvery},
-	} {
-		p := &Ports{unprogrammed: unprogrammed{c.unprogrammed}, unused: unused{c.unused}}
-		require.Equal(t, c.want, p.Next(), "%+v", c)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		now := time.Now()
+		waits, complete := unprogrammed{"a": {stage: openflow.Tagged, last: now, within: 1}}, unprogrammed{"a": {stage: openflow.Complete}}
+		soon, late := unused{"b": now.Add(-keepUnused)}, unused{"b": now}
+		for _, c := range []struct {
+			unprogrammed unprogrammed
+			unused       unused
+			want         time.Duration
+		}{
+			{unprogrammed{}, unused{}, quietEvery},
+			{waits, unused{}, lookEvery},
+			{unprogrammed{}, soon, retryAfter},
+			{waits, soon, retryAfter},
+			{waits, late, lookEvery},
+			{complete, late, quietEvery},
+		} {
+			p := &Ports{cfg: Config{Programmed: (&node{}).programmed}, unprogrammed: c.unprogrammed, unused: c.unused}
+			require.Equal(t, c.want, p.Next(), "%+v", c)
+		}
+		require.Zero(t, New(Config{}).Next())
+		require.Equal(t, keepUnused, (&Ports{unused: late}).Next())
+	})
 }

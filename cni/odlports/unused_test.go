@@ -11,7 +11,7 @@ import (
 func TestUnusedPortsStayForATime(t *testing.T) {
 	begun := time.Now()
 	at := begun.Add
-	u := unused{waits{}}
+	u := unused{}
 	require.True(t, u.due("a", begun), "another port does not stay")
 	require.Zero(t, u.next(begun))
 
@@ -32,7 +32,7 @@ func TestUnusedPortsStayForATime(t *testing.T) {
 // A port that was removed needs no further check. One that was not removed is tried again.
 func TestUnusedPortsAreRemoved(t *testing.T) {
 	begun := time.Now()
-	u := unused{waits{}}
+	u := unused{}
 	u.note([]string{"a"}, begun)
 	failed := errors.New("Open vSwitch does not answer")
 	require.Equal(t, failed, u.remove("a", func() error { return failed }))

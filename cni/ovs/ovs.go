@@ -38,7 +38,7 @@ type Config struct {
 	// MasterWait is how long all members of OpenDaylight may be slaves of the bridge, until the switch disconnects one, and until it
 	// disconnects the next one. An election of OpenDaylight takes about 20 s. Default 45 s.
 	MasterWait time.Duration
-	// GivesBack is set for the agent alone: each connection gives ports back to the switch whose replacement was interrupted.
+	// GivesBack is set for the agent alone: its probes give ports back to the switch whose replacement was interrupted.
 	GivesBack bool
 	Log       *slog.Logger
 }
@@ -109,7 +109,7 @@ func (s *Switch) Run(ctx context.Context) {
 		if err == nil {
 			s.set(one, nil)
 			s.log.Info("connected to the switch", "endpoint", s.cfg.Endpoint)
-			err = one.Watch(ctx, s.cfg.Probe, s.cfg.Timeout)
+			err = one.Watch(ctx, s.cfg.Probe, s.cfg.Timeout, func(ctx context.Context) error { return s.probe(ctx, one) })
 			s.set(nil, err)
 			one.Close()
 		}
@@ -121,21 +121,17 @@ func (s *Switch) Run(ctx context.Context) {
 	}
 }
 
-// connect connects to the database, and gives ports back to the switch.
+// connect connects to the database. The first probe comes before others use the connection.
 func (s *Switch) connect(ctx context.Context) (*session.Session, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.cfg.Timeout)
 	defer cancel()
 	one, err := session.Connect(ctx, s.cfg.Endpoint, s.cfg.Timeout, s.notify)
-	if err != nil || !s.cfg.GivesBack {
-		return one, err
+	if err != nil {
+		return nil, err
 	}
-	count, err := s.giveBackOthers(ctx, one)
-	if err != nil { // nothing else gives them back while a connection lasts
+	if err := s.probe(ctx, one); err != nil {
 		one.Close()
-		return nil, fmt.Errorf("give the switch ports back that were being replaced: %w", err)
-	}
-	if count > 0 {
-		s.log.Info("gave the switch ports back that were being replaced", "ports", count)
+		return nil, fmt.Errorf("no answer to a probe: %w", err)
 	}
 	return one, nil
 }

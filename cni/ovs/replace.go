@@ -17,45 +17,47 @@ const releasedType = "coe-released"
 
 // Replace gives the port that has an OpenFlow number another one, and marks it as Replaced. In between the switch does not have the port,
 // until gone returns or ctx ends. If the process is killed meanwhile, the next agent gives the port back to the switch. A port with the same name
-// and another number stays as it is: it is that of another sandbox.
-func (s *Switch) Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) error {
-	if err := s.replace(ctx, name, number, gone); err != nil {
-		return fmt.Errorf("replace port %s: %w", name, err)
+// and another number stays as it is: it is that of another sandbox. released is set if the switch has released the port, also if Replace fails
+// then.
+func (s *Switch) Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error) {
+	released, err = s.replace(ctx, name, number, gone)
+	if err != nil {
+		err = fmt.Errorf("replace port %s: %w", name, err)
 	}
-	return nil
+	return released, err
 }
 
-func (s *Switch) replace(ctx context.Context, name string, number uint32, gone func(context.Context)) error {
+func (s *Switch) replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error) {
 	one, err := s.session(ctx)
 	if err != nil {
-		return err
+		return false, err
 	}
 	row, err := one.Interface(name)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if row == nil || row.Ofport == nil || *row.Ofport != int(number) {
-		return errNotTheSame
+		return false, errNotTheSame
 	}
 	s.replacing.Store(&name)
 	defer s.replacing.Store(nil)
 	s.numbers.keep(row) // OpenDaylight learns that this number is gone
 	next, err := s.numbers.next(one, name)
 	if err != nil {
-		return fmt.Errorf("choose its number: %w", err)
+		return false, fmt.Errorf("choose its number: %w", err)
 	}
 	taken, err := s.takeBack(ctx, one, name, number)
 	if err == nil && !taken {
-		return errNotTheSame
+		return false, errNotTheSame
 	}
 	if err == nil {
 		gone(ctx)
 	}
 	count, failed := s.giveBack(ctx, ovsdb.Row{"ofport_request": next}, ovsdb.NewCondition("name", ovsdb.ConditionEqual, name))
-	if failed == nil && count == 0 {
+	if failed == nil && count == 0 && taken {
 		failed = errNotTheSame
 	}
-	return errors.Join(err, failed)
+	return taken || count > 0, errors.Join(err, failed) // without an answer to takeBack, the switch can have released the port all the same
 }
 
 var errNotTheSame = errors.New("the switch has it no longer, or has another one of the same name")
@@ -84,14 +86,22 @@ func (s *Switch) takeBack(ctx context.Context, one *session.Session, name string
 	return true, s.awaitConfiguration(ctx, demanded(results))
 }
 
-// giveBackOthers gives ports back to the switch whose replacement was interrupted, and returns their number: all that are released, without the
-// one that this process is replacing.
-func (s *Switch) giveBackOthers(ctx context.Context, one *session.Session) (count int, err error) {
+// probe makes a transaction. That of the agent gives ports back to the switch: all that are released, without the one that this process is
+// replacing. Their replacement was interrupted, or the database did not answer at its end.
+func (s *Switch) probe(ctx context.Context, one *session.Session) error {
+	if !s.cfg.GivesBack {
+		_, err := one.Transact(ctx)
+		return err
+	}
 	var others []ovsdb.Condition
 	if name := s.replacing.Load(); name != nil {
 		others = append(others, ovsdb.NewCondition("name", ovsdb.ConditionNotEqual, *name))
 	}
-	return giveBack(ctx, one, ovsdb.Row{}, others...)
+	count, err := giveBack(ctx, one, ovsdb.Row{}, others...)
+	if count > 0 {
+		s.log.Info("gave the switch ports back that were being replaced", "ports", count)
+	}
+	return err
 }
 
 // giveBack lets the switch use released ports again, also if ctx has ended, and returns their number. row has what else changes.

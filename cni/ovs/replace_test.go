@@ -21,12 +21,14 @@ func TestReplace(t *testing.T) {
 	p.Replaced = true
 	for range 2 {
 		ctx, cancel := context.WithCancel(n.within())
-		require.NoError(t, n.Replace(ctx, p.Name, n.number(p), func(ctx context.Context) {
+		released, err := n.Replace(ctx, p.Name, n.number(p), func(ctx context.Context) {
 			_, err := n.Number(ctx, p.Name)
 			require.ErrorContains(t, err, p.Name)
 			require.Equal(t, "-1\n", n.of(p, "ofport"))
 			cancel()
-		}))
+		})
+		require.NoError(t, err)
+		require.True(t, released)
 		require.NoError(t, n.Await(n.within(), p), "the link is up")
 		next := n.of(p, "ofport")
 		require.NotEqual(t, number, next)
@@ -43,13 +45,15 @@ func TestInterruptedReplacement(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	n.returns(p)
-	require.ErrorContains(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {
+	released, err := n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {
 		doctor := follow(t, n.lab, ovs.OpenDaylight)
 		require.NoError(t, doctor.AwaitConnection(doctor.within()))
 		require.Equal(t, "coe-released\n", n.of(p, "type"))
 		followWith(t, n.lab, ovs.Config{Controller: ovs.OVN, GivesBack: true})
 		require.Eventually(t, func() bool { return n.of(p, "ofport") != "-1\n" }, patience.Patience, 5*time.Millisecond)
-	}), "no longer")
+	})
+	require.ErrorContains(t, err, "no longer")
+	require.True(t, released)
 	require.NoError(t, n.Await(n.within(), p))
 }
 
@@ -59,13 +63,53 @@ func TestReplacementWithOtherConnection(t *testing.T) {
 	p := n.port(1)
 	number := n.returns(p)
 	agent := followWith(t, n.lab, ovs.Config{Controller: ovs.OpenDaylight, GivesBack: true})
-	require.NoError(t, agent.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
+	_, err := agent.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
 		require.NoError(t, n.host.OVSDB.Kill())
 		require.Eventually(t, func() bool { return agent.Ready() != nil }, patience.Patience, time.Millisecond)
 		require.NoError(t, n.host.OVSDB.Start(t.Context()))
 		require.NoError(t, agent.AwaitConnection(ctx))
 		require.Equal(t, "coe-released\n", n.of(p, "type"))
-	}))
+	})
+	require.NoError(t, err)
+	require.NoError(t, n.Await(n.within(), p))
+	require.NotEqual(t, number, n.of(p, "ofport"))
+}
+
+// A port that is still released after its replacement, for example because the server did not answer, comes back although the connection
+// of the agent lasts.
+func TestReleasedPortComesBack(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	n.returns(p)
+	agent := followWith(t, n.lab, ovs.Config{Controller: ovs.OpenDaylight, GivesBack: true})
+	require.NoError(t, agent.AwaitConnection(n.within()))
+	_, err := n.host.VSCtl(t.Context(), "set", "Interface", p.Name, "type=coe-released")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return n.of(p, "type") == "\"\"\n" }, patience.Patience, 5*time.Millisecond)
+	require.NoError(t, n.Await(n.within(), p))
+}
+
+// A port whose replacement fails after the switch has released it was released.
+func TestReplacementWithoutSwitch(t *testing.T) {
+	n := newNode(t, ovs.OpenDaylight)
+	p := n.port(1)
+	number := n.returns(p)
+	former := n.number(p)
+	require.NoError(t, n.host.VSwitchd.Kill())
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	released := false
+	go func() {
+		var err error
+		released, err = n.Replace(ctx, p.Name, former, func(context.Context) { t.Error("the switch has not released the port") })
+		ended <- err
+	}()
+	require.Eventually(t, func() bool { return n.of(p, "type") == "coe-released\n" }, patience.Patience, 5*time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-ended, context.Canceled)
+	require.True(t, released)
+	require.Equal(t, "\"\"\n", n.of(p, "type"))
+	require.NoError(t, n.host.VSwitchd.Start(t.Context()))
 	require.NoError(t, n.Await(n.within(), p))
 	require.NotEqual(t, number, n.of(p, "ofport"))
 }
@@ -75,9 +119,11 @@ func TestReplacementOfDeletedPort(t *testing.T) {
 	n := newNode(t, ovs.OpenDaylight)
 	p := n.port(1)
 	number := n.returns(p)
-	require.ErrorContains(t, n.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
+	released, err := n.Replace(n.within(), p.Name, n.number(p), func(ctx context.Context) {
 		require.NoError(t, n.Delete(ctx, p.Name, p.Attachment))
-	}), "no longer")
+	})
+	require.ErrorContains(t, err, "no longer")
+	require.True(t, released)
 	_, found, err := n.Port(n.within(), p.Name)
 	require.NoError(t, err)
 	require.False(t, found)
@@ -93,7 +139,9 @@ func TestReplacementOfFormerPort(t *testing.T) {
 	require.NoError(t, n.Delete(n.within(), p.Name, p.Attachment))
 	p.Attachment.Container += "again"
 	number := n.returns(p)
-	require.ErrorContains(t, n.Replace(n.within(), p.Name, former, func(context.Context) { t.Error("the fresh port is released") }), "another one")
+	released, err := n.Replace(n.within(), p.Name, former, func(context.Context) { t.Error("the fresh port is released") })
+	require.ErrorContains(t, err, "another one")
+	require.False(t, released)
 	require.Equal(t, number, n.of(p, "ofport"))
 	require.Equal(t, "\"\"\n", n.of(p, "type"))
 }
@@ -111,7 +159,8 @@ func TestReplacementAfterReboot(t *testing.T) {
 	p.Attachment.Container += "again"
 	n.link(p)
 	require.Equal(t, former, n.returns(p))
-	require.NoError(t, n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {}))
+	_, err := n.Replace(n.within(), p.Name, n.number(p), func(context.Context) {})
+	require.NoError(t, err)
 	require.NoError(t, n.Await(n.within(), p))
 	require.NotEqual(t, former, n.of(p, "ofport"))
 }

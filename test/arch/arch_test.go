@@ -136,7 +136,7 @@ var rules = map[string]rule{
 	"cni/ovs/vif":                 {nil, nil, "the external_ids of pods' interfaces; a leaf"},
 	"cni/ovs/vswitch":             {nil, []string{"github.com/ovn-kubernetes/libovsdb"}, "generated"},
 	"cni/openflow":                {nil, nil, "reads flows of the switch; knows neither the agent nor the bridge"},
-	"cni/odlports":                {[]string{"cni/openflow", "cni/ovs"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
+	"cni/odlports":                {[]string{"cni/openflow"}, nil, "ports of the switch that wait for OpenDaylight; knows neither links nor the bridge"},
 	"cni/durable":                 {nil, nil, "writes files of the agent; does not know their contents"},
 	"cni/nic": {
 		[]string{"cni/durable", "cni/links", "cni/ovs"},

@@ -101,9 +101,9 @@ func within[T any](ctx context.Context, call func() (T, error)) (result T, err e
 	}
 }
 
-// Watch probes the connection until it fails. A probe is a transaction without operations: Echo of libovsdb would use the answer after the
-// end of the probe, while it can still decode it.
-func (o *Session) Watch(ctx context.Context, every, timeout time.Duration) error {
+// Watch probes the connection until it fails. A probe is a transaction: Echo of libovsdb would use the answer after the end of the probe, while
+// it can still decode it.
+func (o *Session) Watch(ctx context.Context, every, timeout time.Duration, probe func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
@@ -114,8 +114,8 @@ func (o *Session) Watch(ctx context.Context, every, timeout time.Duration) error
 			return ctx.Err()
 		case <-tick.C:
 		}
-		probe, cancel := context.WithTimeout(ctx, timeout)
-		_, err := o.Transact(probe)
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		err := probe(bounded)
 		cancel()
 		if err != nil {
 			return fmt.Errorf("no answer to a probe: %w", err)

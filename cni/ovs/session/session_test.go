@@ -37,7 +37,11 @@ func (silent) Transact(ctx context.Context, _ ...ovsdb.Operation) ([]ovsdb.Opera
 
 // TestProbeWithoutAnswer: a probe that is not answered ends the session.
 func TestProbeWithoutAnswer(t *testing.T) {
-	require.ErrorIs(t, (&Session{client: silent{}}).Watch(t.Context(), time.Millisecond, time.Millisecond), context.DeadlineExceeded)
+	one := &Session{client: silent{}}
+	require.ErrorIs(t, one.Watch(t.Context(), time.Millisecond, time.Millisecond, func(ctx context.Context) error {
+		_, err := one.Transact(ctx)
+		return err
+	}), context.DeadlineExceeded)
 }
 
 // interrupted is a client whose caller ends during the request for the copy of the tables.
