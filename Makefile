@@ -141,7 +141,7 @@ test-oxygen:
 # test-ovn: run the suite of all backends, tests with traffic and faults, and the demo on OVN (root); test-plain runs it with OVN=25.03
 test-ovn: build
 	ovn-northd --version
-	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/codec ./mapping/backend/ovn/identity ./mapping/backend/ovn/ovsdb
+	$(GO_TEST) -vet=off -count=1 -p 1 ./mapping/backend/ovn/nb ./mapping/backend/ovn/acl ./mapping/backend/ovn/codec ./mapping/backend/ovn/identity ./mapping/backend/ovn/ovsdb
 	$(WAITING) -count=1 -p $(AT_A_TIME) -run '$(ON_OVN)' ./mapping/backend/ovn ./test/suite/ovncluster ./test/suite/policies ./test/suite/e2e
 	$(TEST_DEMO)
 

@@ -26,6 +26,14 @@ const (
 	IPv6 Family = "ipv6"
 )
 
+// FamilyOf returns the family of an address.
+func FamilyOf(a netip.Addr) Family {
+	if a.Is4() {
+		return IPv4
+	}
+	return IPv6
+}
+
 // ACL is a set of rules for its members: the interfaces that name it as a security group
 // (ietf-access-control-list:access-lists/acl). A member drops new connections in a direction
 // if one of its ACLs isolates it in this direction, and no ACE of its ACLs allows them. An ACE of an
@@ -164,6 +172,20 @@ func (l PrefixList) All() []netip.Prefix {
 		prefixes = append(prefixes, netip.MustParsePrefix(part))
 	}
 	return prefixes
+}
+
+// ParsePrefixList parses a list; it is not ok if the text is not a PrefixList.
+func ParsePrefixList(text string) (list PrefixList, ok bool) {
+	var prefixes []netip.Prefix
+	for _, part := range splitList(text) {
+		p, err := netip.ParsePrefix(part)
+		if err != nil {
+			return "", false
+		}
+		prefixes = append(prefixes, p)
+	}
+	list = NewPrefixList(prefixes...)
+	return list, string(list) == text
 }
 
 // In returns the prefixes of the family of an address.

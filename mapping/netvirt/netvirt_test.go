@@ -76,6 +76,10 @@ func TestLists(t *testing.T) {
 	_, err := netvirt.ParseAddrList("10.0.0.2,x")
 	require.Error(t, err)
 	require.Empty(t, netvirt.AddrList("").All())
+	for text, valid := range map[string]bool{"": true, "10.0.0.0/8,fd00::/64": true, "10.0.0.0/8,": false, "fd00::/64,10.0.0.0/8": false, "10.0.0.1/8": false, "x": false} {
+		_, ok := netvirt.ParsePrefixList(text)
+		require.Equal(t, valid, ok, text)
+	}
 }
 
 // Both simpler orders would be wrong: the old elan-instance must stay until the pod has

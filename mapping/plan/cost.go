@@ -86,12 +86,12 @@ func (f *flows) count(m netvirt.Model) {
 			f.addMember(m, o)
 		case netvirt.RemoteGroup:
 			for _, p := range o.Prefixes.All() {
-				f.addresses[remote{o.Name, familyOf(p.Addr().Is4())}]++
+				f.addresses[remote{o.Name, netvirt.FamilyOf(p.Addr())}]++
 			}
 		case netvirt.Adjacency:
 			acl, _ := m[netvirt.Key{Kind: netvirt.KindInterfaceACL, Name: o.Interface}].(netvirt.InterfaceACL)
 			for _, group := range acl.RemoteGroups.All() {
-				f.addresses[remote{group, familyOf(o.Address.Is4())}]++
+				f.addresses[remote{group, netvirt.FamilyOf(o.Address)}]++
 			}
 		}
 	}
@@ -125,11 +125,4 @@ func (f *flows) add(acl string, perPort, perSwitch int) {
 		node, _, _ := netvirt.ParseELANName(elan)
 		f.nodes[node] += perPort*ports + perSwitch
 	}
-}
-
-func familyOf(is4 bool) netvirt.Family {
-	if is4 {
-		return netvirt.IPv4
-	}
-	return netvirt.IPv6
 }

@@ -83,8 +83,12 @@ var rules = map[string]rule{
 		[]string{"github.com/ovn-kubernetes/libovsdb", "github.com/google/uuid"},
 		"backends see neither Kubernetes nor coe",
 	},
-	"mapping/backend/ovn/codec": {
+	"mapping/backend/ovn/acl": {
 		[]string{"mapping/netvirt", "mapping/backend/ovn/identity", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
+		"pure: turns ACLs and remote groups into rows and back; knows neither the rows of ports nor a connection",
+	},
+	"mapping/backend/ovn/codec": {
+		[]string{"mapping/netvirt", "mapping/backend/ovn/acl", "mapping/backend/ovn/identity", "mapping/backend/ovn/nb", "mapping/backend/ovn/ovsdb"}, nil,
 		"pure: turns objects into rows and back; knows no connection",
 	},
 	"mapping/backend/ovn/identity": {

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -28,18 +29,18 @@ func egressSwitch(number uint16) string { return "egress:" + strconv.Itoa(int(nu
 // first one, which is there whenever traffic leaves. So a move adds or removes the policy of the second port, and no packet
 // finds none of them. IPv6 traffic of the pods does not leave: it would have the address of a node.
 func (c Codec) encodeEgressIP(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	o, ok := head[netvirt.EgressIP](objects, k)
+	o, ok := objects[k].(netvirt.EgressIP)
 	if !ok {
 		return
 	}
-	selected := fmt.Sprintf("%s && ip4.src == $%s && ip4.dst != %s", goesOut(o.Network), c.addressSetName(o.Group, families[0]), linkLocal4)
+	selected := fmt.Sprintf("%s && ip4.src == $%s && ip4.dst != %s", goesOut(o.Network), acl.AddressSetName(c.Owner, o.Group, netvirt.IPv4), linkLocal4)
 	c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
 		Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleEgress), Match: selected,
 	})
 	if network, ok := look(nodeNetworkKey(o.Network)).(netvirt.NodeNetwork); ok && network.PrefixIPv6.IsValid() {
 		c.policy(set, k, o.Transit, &nb.LogicalRouterPolicy{
 			Priority: priorityNoEgress, Action: nb.LogicalRouterPolicyActionDrop, ExternalIDs: c.Mark(k, roleIn(roleEgress, network.PrefixIPv6.Addr())),
-			Match: fmt.Sprintf("%s && ip6.src == $%s", goesOut(o.Network), c.addressSetName(o.Group, families[1])),
+			Match: fmt.Sprintf("%s && ip6.src == $%s", goesOut(o.Network), acl.AddressSetName(c.Owner, o.Group, netvirt.IPv6)),
 		})
 	}
 	ids := []string{

@@ -4,7 +4,6 @@ import "maps"
 
 // Fields of objects in the external_ids of their rows.
 const (
-	idNamespace  = "coe-bridge/namespace"
 	idSegment    = "coe-bridge/segment-type"
 	idVNI        = "coe-bridge/segmentation-id"
 	idPhysical   = "coe-bridge/physical-network"
@@ -53,13 +52,7 @@ const (
 	idNumber     = "coe-bridge/number"
 	idOneWay     = "coe-bridge/one-way"
 	idActive     = "coe-bridge/active"
-	idHost       = "coe-bridge/host/" // and its number; the address of the node, a space and its chassis
-	idIsolates   = "coe-bridge/isolates"
-	idLogs       = "coe-bridge/logs"
-	idWithholds  = "coe-bridge/withholds"
-	idYields     = "coe-bridge/yields"
-	idPrefixes   = "coe-bridge/prefixes"
-	idACE        = "coe-bridge/ace/"         // and the name
+	idHost       = "coe-bridge/host/"        // and its number; the address of the node, a space and its chassis
 	idFloating   = "coe-bridge/floating-ip/" // and internal-ip/port-name
 	idPrefix6    = "coe-bridge/ipv6-prefix"
 	idGateway6   = "coe-bridge/ipv6-gateway"

@@ -48,7 +48,7 @@ func pinnedPriority(pods netip.Prefix) int {
 }
 
 // neverClients are addresses that no client outside has. A pod that reaches itself through a service sees the addresses of
-// hairpinAddresses, which policies allow.
+// acl.HairpinAddresses, which policies allow.
 var neverClients = netvirt.NewPrefixList(
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), linkLocal4,
 	netip.MustParsePrefix("::/127"), netip.MustParsePrefix("fe80::/10"), netip.MustParsePrefix("fd69::5/128"),
@@ -82,7 +82,7 @@ func localnetName(node netip.Addr) string  { return outsideSwitch(node) + "/" + 
 // A gateway that cannot work is a router without ports, and policies that drop packets of the pods that leave by it.
 // If it can work, it drops only packets of pinned pods whose addresses it does not translate.
 func (c Codec) encodeGateway(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
-	o, ok := head[netvirt.Gateway](objects, k)
+	o, ok := objects[k].(netvirt.Gateway)
 	if !ok {
 		return
 	}
@@ -303,13 +303,13 @@ func decodeGateway(k netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 	o.IPv6.Address, _ = netip.ParsePrefix(ids[idAddress6])
 	o.IPv6.NextHop, _ = netip.ParseAddr(ids[idNextHop6])
 	o.IPv6.Link, _ = netip.ParsePrefix(ids[idLink6])
-	o.Pods, _ = parsePrefixes(ids[idPods])
-	o.Pinned, _ = parsePrefixes(ids[idPinned])
-	o.Inside, _ = parsePrefixes(ids[idInside])
+	o.Pods, _ = netvirt.ParsePrefixList(ids[idPods])
+	o.Pinned, _ = netvirt.ParsePrefixList(ids[idPinned])
+	o.Inside, _ = netvirt.ParsePrefixList(ids[idInside])
 	o.Services = ids[idServices] != ""
-	o.External, _ = parsePrefixes(ids[idExternal])
-	o.Nodes, _ = parsePrefixes(ids[idNodes])
-	o.Own, _ = parsePrefixes(ids[idOwn])
+	o.External, _ = netvirt.ParsePrefixList(ids[idExternal])
+	o.Nodes, _ = netvirt.ParsePrefixList(ids[idNodes])
+	o.Own, _ = netvirt.ParsePrefixList(ids[idOwn])
 	o.SourcePorts = ids[idPorts]
 	return []netvirt.Object{o}
 }

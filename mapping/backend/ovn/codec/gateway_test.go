@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
@@ -150,7 +151,7 @@ func TestGatewayFamilies(t *testing.T) {
 			delete(with, line)
 		}
 	}
-	for _, hairpin := range strings.Fields(hairpinAddresses) {
+	for _, hairpin := range strings.Fields(acl.HairpinAddresses) {
 		a := netip.MustParseAddr(hairpin)
 		require.True(t, slices.ContainsFunc(neverClients.All(), func(p netip.Prefix) bool { return p.Contains(a) }), "policies allow %s", a)
 	}

@@ -104,7 +104,7 @@ func decodeGatewayVIPs(lb *nb.LoadBalancer, of netvirt.GatewayVIP) (all []netvir
 		}
 		v.Endpoints, v.Waits = parseEndpoints(endpoints), ids[idWaits+vip] != ""
 		sources, restricted := ids[idSources+vip]
-		v.Sources, _ = parsePrefixes(sources)
+		v.Sources, _ = netvirt.ParsePrefixList(sources)
 		v.Restricted = restricted
 		all = append(all, v)
 	}

@@ -7,7 +7,8 @@
 // one service. A group is named after one of its objects, the head (see identity.HeadOf).
 //
 // An InterfaceACL has no row. It is the membership of the port in Port_Groups, and of its
-// addresses in Address_Sets. So a change of it leaves the port's row as it is.
+// addresses in Address_Sets. So a change of it leaves the port's row as it is. Package acl adds
+// the members, and the rows of acls and remote groups.
 //
 //	head          group                                                  rows
 //	transit       Transit                                                Logical_Router, two Load_Balancer_Groups
@@ -46,6 +47,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
@@ -87,11 +89,11 @@ func (c Codec) Encode(head netvirt.Key, objects netvirt.Model, look Lookup) *ovs
 	case netvirt.KindInterface:
 		c.encodePort(set, head, objects, look)
 	case netvirt.KindRemoteGroup:
-		c.encodeRemoteGroup(set, head, objects)
+		acl.EncodeRemoteGroup(c.Owner, set, head, objects)
 	case netvirt.KindEgressIP:
 		c.encodeEgressIP(set, head, objects, look)
 	case netvirt.KindACL:
-		c.encodeACL(set, head, objects, look)
+		acl.Encode(c.Owner, set, head, objects, look)
 	case netvirt.KindService:
 		c.encodeService(set, head, objects, look)
 	}
@@ -120,7 +122,7 @@ func (c Codec) Decode(head netvirt.Key, r ovsdb.Row) []netvirt.Object {
 	case *nb.DHCPOptions:
 		return decodeDHCPOptions(head, r)
 	case *nb.AddressSet:
-		return decodeRemoteGroup(head, r)
+		return acl.DecodeRemoteGroup(head, r)
 	}
 	return nil
 }
@@ -135,12 +137,6 @@ func each[T netvirt.Object](objects netvirt.Model) []T {
 	}
 	slices.SortFunc(all, func(a, b T) int { return a.Key().Compare(b.Key()) })
 	return all
-}
-
-// head returns the object at the head of a group.
-func head[T netvirt.Object](objects netvirt.Model, k netvirt.Key) (T, bool) {
-	o, ok := objects[k].(T)
-	return o, ok
 }
 
 // lookVPN looks up a vpn-instance.

@@ -57,7 +57,7 @@ var (
 // encodeNode adds the group of the load balancers whose endpoints depend on where the client is, for
 // the pods of a node. The table has no external_ids, so the group's name holds the node.
 func (c Codec) encodeNode(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	if o, ok := head[netvirt.Node](objects, k); ok {
+	if o, ok := objects[k].(netvirt.Node); ok {
 		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.NodeBalancerGroup() + o.Address.String() + "/" + o.HostName})
 		c.arrangement().node(set, k, o, look)
 	}
@@ -81,7 +81,7 @@ func (c Codec) decodeNode(group *nb.LoadBalancerGroup) []netvirt.Object {
 // is dropped. Source routes cannot replace the policies: a route with a long source
 // prefix takes precedence over a route with a shorter destination prefix.
 func (c Codec) encodeNodeNetwork(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
-	o, ok := head[netvirt.NodeNetwork](objects, k)
+	o, ok := objects[k].(netvirt.NodeNetwork)
 	if !ok {
 		return
 	}
@@ -180,7 +180,7 @@ func goesOut(network netip.Prefix) string { return fmt.Sprintf("outport == %q", 
 // only gateways reach it here, which lead to it because it is an endpoint. If the
 // node uses a service with an endpoint outside the network, the answers come back here.
 func (c Codec) encodeManagementPort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	o, ok := head[netvirt.ManagementPort](objects, k)
+	o, ok := objects[k].(netvirt.ManagementPort)
 	if !ok {
 		return
 	}
@@ -241,6 +241,14 @@ func matchSources(o netvirt.ManagementPort, field string) string {
 	return match
 }
 
+// familyOf returns OVN's word for the family of an address.
+func familyOf(a netip.Addr) string {
+	if a.Is4() {
+		return "ip4"
+	}
+	return "ip6"
+}
+
 func texts(all []netip.Addr, separator string) string {
 	list := make([]string, len(all))
 	for i, a := range all {
@@ -266,7 +274,7 @@ func (c Codec) untracked(set *ovsdb.RowSet, head netvirt.Key, o netvirt.Manageme
 // elan-instance. Pods reach it through a gateway of that switch. The gateway has no address
 // of the node's network, so it needs the MAC address too.
 func (c Codec) encodeNodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
-	o, ok := head[netvirt.NodePort](objects, k)
+	o, ok := objects[k].(netvirt.NodePort)
 	if !ok {
 		return
 	}
@@ -355,8 +363,8 @@ func decodeNodeNetwork(s *nb.LogicalSwitch) []netvirt.Object {
 	gateway, _ := netip.ParseAddr(s.ExternalIDs[idGateway])
 	prefix6, _ := netip.ParsePrefix(s.ExternalIDs[idPrefix6])
 	gateway6, _ := netip.ParseAddr(s.ExternalIDs[idGateway6])
-	onNode, _ := parsePrefixes(s.ExternalIDs[idOnNode])
-	links, _ := parsePrefixes(s.ExternalIDs[idLinks])
+	onNode, _ := netvirt.ParsePrefixList(s.ExternalIDs[idOnNode])
+	links, _ := netvirt.ParsePrefixList(s.ExternalIDs[idLinks])
 	return []netvirt.Object{netvirt.NodeNetwork{
 		Prefix: prefix, Gateway: gateway, PrefixIPv6: prefix6, GatewayIPv6: gateway6,
 		Transit: s.ExternalIDs[idTransit], OneWay: s.ExternalIDs[idOneWay] != "", OnNode: onNode, GatewayLinks: links,

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -89,7 +91,7 @@ func (c Codec) encodePort(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Mode
 	}
 	set.Add(lsp)
 	set.Link(nb.LogicalSwitchTable, switchUUID, "ports", lsp.UUID)
-	c.join(set, lsp.UUID, p, look)
+	acl.Join(c.Owner, set, lsp.UUID, p.acl, p.ips(), look)
 }
 
 // optionUnasked is the option of a port for whose addresses OVN answers no ARP requests and no neighbour solicitations. They reach the pod, which
@@ -177,9 +179,22 @@ func (p port) addresses() []string {
 	return addresses
 }
 
+// ips returns the port's IP addresses.
+func (p port) ips() []netip.Addr {
+	var all []netip.Addr
+	for _, e := range p.entries {
+		all = append(all, e.Address)
+	}
+	for _, a := range p.adjacencies {
+		all = append(all, a.Address)
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	return slices.Compact(all)
+}
+
 // portIDs returns external_ids with all fields of the port's objects.
 func (c Codec) portIDs(k netvirt.Key, p port) map[string]string {
-	ids := c.Mark(k, "", idNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
+	ids := c.Mark(k, "", identity.IDNamespace, p.Namespace, idPod, p.Pod, idPodUID, p.PodUID, idUID, p.UID, idParent, p.ParentInterface,
 		idDHCP, flag(p.DHCP), idELAN, p.elan.ELAN, idChassis, p.elan.Chassis, idVPN, p.vpn.VPN)
 	for _, e := range p.entries {
 		ids[idMACEntry+e.Address.String()] = e.MAC
@@ -229,7 +244,7 @@ func decodeSwitchPort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object
 func decodePort(k netvirt.Key, lsp *nb.LogicalSwitchPort) []netvirt.Object {
 	ids := impliedByPort(k, lsp)
 	maps.Copy(ids, lsp.ExternalIDs)
-	namespace := ids[idNamespace]
+	namespace := ids[identity.IDNamespace]
 	objects := []netvirt.Object{
 		netvirt.Interface{
 			Name: k.Name, Namespace: namespace, Pod: ids[idPod], PodUID: ids[idPodUID], UID: ids[idUID], ParentInterface: ids[idParent],

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -57,7 +59,7 @@ func (c Codec) elsewhereUUID(transit netvirt.Key) string {
 // encodeVPN adds the group of the load balancers of the services of a namespace, and what its vpn-instance is in the
 // layout.
 func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model) {
-	if o, ok := head[netvirt.VPNInstance](objects, k); ok {
+	if o, ok := objects[k].(netvirt.VPNInstance); ok {
 		set.Add(&nb.LoadBalancerGroup{UUID: c.balancersUUID(k), Name: c.VPNBalancerGroup() + o.Name})
 		c.arrangement().vpn(set, k, o)
 	}
@@ -65,7 +67,7 @@ func (c Codec) encodeVPN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model
 
 // vpnIDs returns external_ids with all fields of a vpn-instance.
 func (c Codec) vpnIDs(k netvirt.Key, o netvirt.VPNInstance) map[string]string {
-	return c.Mark(k, "", idNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)
+	return c.Mark(k, "", identity.IDNamespace, o.Namespace, idRD, o.RouteDistinguisher, idTransit, o.Transit)
 }
 
 // vpn adds the router of a namespace. If the vpn-instance has a transit, a pair of router ports connects the
@@ -172,12 +174,12 @@ func decodeRouter(head netvirt.Key, r *nb.LogicalRouter) []netvirt.Object {
 // decodeVPN decodes the external_ids of vpnIDs.
 func decodeVPN(head netvirt.Key, ids map[string]string) []netvirt.Object {
 	return []netvirt.Object{netvirt.VPNInstance{
-		Name: head.Name, Namespace: ids[idNamespace], RouteDistinguisher: ids[idRD], Transit: ids[idTransit],
+		Name: head.Name, Namespace: ids[identity.IDNamespace], RouteDistinguisher: ids[idRD], Transit: ids[idTransit],
 	}}
 }
 
 func (c Codec) encodeELAN(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	if o, ok := head[netvirt.ELANInstance](objects, k); ok {
+	if o, ok := objects[k].(netvirt.ELANInstance); ok {
 		c.arrangement().elan(set, k, o, look)
 	}
 }
@@ -252,7 +254,7 @@ func (c Codec) decodeSwitch(head netvirt.Key, s *nb.LogicalSwitch) []netvirt.Obj
 // decodeELAN decodes the external_ids of elanIDs.
 func decodeELAN(head netvirt.Key, ids map[string]string) []netvirt.Object {
 	id, _ := strconv.ParseUint(ids[idVNI], 10, 32)
-	subnets, _ := parsePrefixes(ids[idSubnets])
+	subnets, _ := netvirt.ParsePrefixList(ids[idSubnets])
 	return []netvirt.Object{netvirt.ELANInstance{
 		Name: head.Name, SegmentType: netvirt.SegmentType(ids[idSegment]), SegmentationID: uint32(id),
 		PhysicalNetwork: ids[idPhysical], Subnets: subnets,
@@ -268,7 +270,7 @@ func decodePortGroup(head netvirt.Key, group *nb.PortGroup) []netvirt.Object {
 	case netvirt.KindVPNInstance:
 		return decodeVPN(head, group.ExternalIDs)
 	}
-	return decodeACL(head, group)
+	return acl.Decode(head, group)
 }
 
 // mac is a hardware address.

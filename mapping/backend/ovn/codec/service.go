@@ -7,19 +7,15 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/acl"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/identity"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/nb"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/ovsdb"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
-const (
-	// hairpinAddresses are the source addresses that a pod sees if it reaches itself
-	// through a service.
-	hairpinAddresses = "169.254.169.5 fd69::5"
-	// maxAffinity is the longest session affinity that OVN supports, in seconds.
-	maxAffinity = 65535
-)
+// maxAffinity is the longest session affinity that OVN supports, in seconds.
+const maxAffinity = 65535
 
 // encodeService adds a load balancer for each protocol of a service, at least one. A load
 // balancer is in two groups: the group of the service's namespace, which the pods of an
@@ -29,7 +25,7 @@ const (
 // the same endpoints. Every other place has a load balancer of its own. It holds nothing that is
 // not in the first one.
 func (c Codec) encodeService(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	o, ok := head[netvirt.Service](objects, k)
+	o, ok := objects[k].(netvirt.Service)
 	if !ok {
 		return
 	}
@@ -155,9 +151,9 @@ func (c Codec) balancer(k netvirt.Key, o netvirt.Service, protocol netvirt.Proto
 		UUID: c.UUID(nb.LoadBalancerTable, k, role), Name: o.Namespace + ":" + o.Name + ":" + role, Protocol: &text,
 		Vips: map[string]string{},
 		Options: map[string]string{
-			"reject": "true", "hairpin_snat_ip": hairpinAddresses, "neighbor_responder": "none",
+			"reject": "true", "hairpin_snat_ip": acl.HairpinAddresses, "neighbor_responder": "none",
 		},
-		ExternalIDs: c.Mark(k, role, idNamespace, o.Namespace, idService, o.Name),
+		ExternalIDs: c.Mark(k, role, identity.IDNamespace, o.Namespace, idService, o.Name),
 	}
 	if protocol == netvirt.UDP {
 		// Without this option a client that keeps sending still reaches a removed endpoint.

@@ -38,7 +38,7 @@ func (c Codec) dhcpUUID(elan string, prefix netip.Prefix) string {
 }
 
 func (c Codec) encodeSubnet(set *ovsdb.RowSet, k netvirt.Key, objects netvirt.Model, look Lookup) {
-	if o, ok := head[netvirt.Subnet](objects, k); ok {
+	if o, ok := objects[k].(netvirt.Subnet); ok {
 		c.arrangement().subnet(set, k, o, look)
 	}
 }

@@ -29,6 +29,9 @@ const (
 	IDRole  = "coe-bridge/role" // distinguishes rows of one group and table
 )
 
+// IDNamespace has the namespace of the objects of a row, if they have one. It does not identify the row.
+const IDNamespace = "coe-bridge/namespace"
+
 // DefaultOwner is the owner of rows unless the configuration names another.
 const DefaultOwner = "coe-bridge"
 
