@@ -3,6 +3,7 @@ package openflow
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 )
 
@@ -29,6 +30,7 @@ const (
 // for its statistics, and gives up at an action that it does not know, such as clone.
 func (c *Conn) KeepARP(ctx context.Context) error {
 	request, answer := Match{ARP: arpRequest}, Match{ARP: arpAnswer}
+	var failures []error
 	for _, wanted := range []struct {
 		match   Match
 		changes []change
@@ -44,11 +46,9 @@ func (c *Conn) KeepARP(ctx context.Context) error {
 		if err == nil && !has {
 			err = c.addARP(ctx, wanted.match, wanted.changes)
 		}
-		if err != nil {
-			return err
-		}
+		failures = append(failures, err)
 	}
-	return nil
+	return errors.Join(failures...)
 }
 
 // change is a message that changes the switch.

@@ -57,6 +57,7 @@ type vpnState struct {
 // vpnSwitch is a switch with interfaces of a vpn-instance.
 type vpnSwitch struct {
 	Number     jsontext.Value `json:"dpnId"` // a number, or text with one
+	State      string         `json:"dpn-state"`
 	Interfaces []struct {
 		Name string `json:"interface-name"`
 	} `json:"vpn-interfaces"`
@@ -66,6 +67,11 @@ type vpnSwitch struct {
 const openflow = "openflow:"
 
 func (s *vpnSwitch) id() string { return openflow + strings.Trim(string(s.Number), `"`) }
+
+// active returns the switches for which Netvirt computes routes. A switch stays in the list, inactive and without interfaces, when its last interface has gone.
+func (e *vpnState) active() []vpnSwitch {
+	return slices.DeleteFunc(slices.Clone(e.Switches), func(s vpnSwitch) bool { return s.State == "inactive" })
+}
 
 type vpnMemberState struct {
 	Name        string `json:"name"`

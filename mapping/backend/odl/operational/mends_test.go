@@ -202,70 +202,82 @@ func TestRoutesAgain(t *testing.T) {
 	}
 }
 
-// TestLostRoutes asks for the routes of a switch to which Netvirt has computed no route to a pod of another switch: after two looks, and then less and
-// less often. It does not ask while the pod's own switch has no route, nor when all routes are there.
+// TestLostRoutes asks for the routes of a switch on which Netvirt has computed no route to a pod of another switch: after two looks, and then less and
+// less often. It does not ask while the pod's own switch has no route, nor when all routes are there, nor for switches that are inactive or not connected. After
+// a failure it looks again.
 func TestLostRoutes(t *testing.T) {
 	l := start(t, odlfake.Oxygen, operational.Config{Poll: 10 * time.Millisecond, RoutesDelay: time.Hour}, nil)
 	want := odltest.PodsOf("a")
 	l.write(t, want)
-	const table = "/node/openflow%%3A%d/flow-node-inventory:table/21"
-	first, second := fmt.Sprintf(table, 1), fmt.Sprintf(table, 2)
-	routes := func(number int, addresses ...string) string {
-		var all []string
-		for _, a := range addresses {
-			all = append(all, fmt.Sprintf(`{"id":"L3.%d.21.100:1.42.%s"}`, number, a))
-		}
-		return fmt.Sprintf(`{"flow-node-inventory:table":[{"id":21,"flow":[%s]}]}`, strings.Join(all, ","))
-	}
+	const state = `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[
+			{"dpnId":1,"dpn-state":"active","vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","dpn-state":"active","vpn-interfaces":[{"interface-name":"a:pod-2"}]},
+			{"dpnId":3,"dpn-state":"inactive"},{"dpnId":4,"dpn-state":"active","vpn-interfaces":[{"interface-name":"a:pod-4"}]}]}]}}`
 	p := &paths{status: http.StatusOK, answers: map[string]string{
-		"/odl-l3vpn:vpn-instance-op-data": `{"vpn-instance-op-data":{"vpn-instance-op-data-entry":[{"vrf-id":"100:1","vpn-id":100008,"vpn-instance-name":"transit:100:1","vpn-to-dpn-list":[
-			{"dpnId":1,"vpn-interfaces":[{"interface-name":"a:pod-1"}]},{"dpnId":"2","vpn-interfaces":[{"interface-name":"a:pod-2"}]}]}]}}`,
+		"/odl-l3vpn:vpn-instance-op-data": state,
 		"/opendaylight-inventory:nodes": `{"opendaylight-inventory:nodes":{"node":[
-			{"id":"openflow:1","flow-node-inventory:port-number":40000},{"id":"openflow:2","flow-node-inventory:port-number":40001}]}}`,
+			{"id":"openflow:1","flow-node-inventory:port-number":40000},{"id":"openflow:2","flow-node-inventory:port-number":40001},{"id":"openflow:3","flow-node-inventory:port-number":40002}]}}`,
 		"/operations/fib-rpc:populate-fib-on-dpn": "",
-		first: routes(1), second: routes(2, "10.0.0.9"),
 	}}
 	var mu sync.Mutex
-	var events strings.Builder // of the switch that lacks a route: L for a look at its routes, A for asking, N for a check without either
-	event := func(r *http.Request) string {
-		switch path := r.URL.EscapedPath(); {
-		case strings.HasSuffix(path, second):
-			return "L"
-		case strings.HasSuffix(path, "populate-fib-on-dpn"):
-			return "A"
-		case strings.HasSuffix(path, "opendaylight-inventory:nodes"):
-			return "N"
-		}
-		return ""
-	}
+	status := map[string]int{} // of flows
+	checks := 0                // of connections
+	var events string          // 1 and 2 for a look at the route on that switch, and A for asking
 	l.Break(func(w http.ResponseWriter, r *http.Request) bool {
 		mu.Lock()
-		events.WriteString(event(r))
-		mu.Unlock()
+		defer mu.Unlock()
+		path := r.URL.EscapedPath()
+		_, flow, is := strings.Cut(path, "/flow-node-inventory:table/21/flow/")
+		switch {
+		case strings.HasSuffix(path, "/opendaylight-inventory:nodes"):
+			checks++
+		case strings.HasSuffix(path, "populate-fib-on-dpn"):
+			events += "A"
+		case is:
+			events += flow[len("L3."):][:1]
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(status[flow])
+			_, _ = io.WriteString(w, map[int]string{
+				http.StatusOK:       `{"flow-node-inventory:flow":[{"id":"of the test"}]}`,
+				http.StatusNotFound: `{"errors":{"error":[{"error-type":"application","error-tag":"data-missing","error-message":"Request could not be completed"}]}}`,
+			}[status[flow]])
+			return true
+		}
 		return p.fault(w, r)
 	})
-	// change changes an answer, and waits for events after that.
-	change := func(path, text, pattern string) {
+	// answer sets the answers for the flows on the switches, and waits for events after that.
+	answer := func(first, second int, pattern string) {
 		t.Helper()
-		p.set(path, text)
 		mu.Lock()
-		events.Reset()
+		status["L3.1.21.100%3A1.42.10.0.0.4"], status["L3.2.21.100%3A1.42.10.0.0.4"], events = first, second, ""
 		mu.Unlock()
 		expected := regexp.MustCompile(pattern)
 		require.Eventually(t, func() bool {
 			mu.Lock()
 			defer mu.Unlock()
-			return expected.MatchString(events.String())
+			return expected.MatchString(events)
 		}, patience.Patience, time.Millisecond, "want %s", pattern)
 	}
 	l.Plug(portOf(want, "a:pod-1"))
 	l.observe(t)
 	l.keepRoutes(t)
-	change(first, routes(1), "^(N*L){5}")
-	change(first, routes(1, "10.0.0.4"), "^(N*L){2,3}A(N+L){2}A(N+L){4}A")
-	require.Equal(t, slices.Repeat([]string{`{"fib-rpc:input":{"dpid":"2","vpn-id":100008,"rd":"100:1"}}`}, 3), p.take(http.StatusOK)[:3])
-	change(second, routes(2, "10.0.0.9", "10.0.0.4"), "N{40}$")
-	p.take(http.StatusOK)
-	change(first, routes(1), "N{40}$")
+	answer(http.StatusNotFound, http.StatusNotFound, "^1{5}") // its own switch has no route yet
+	answer(http.StatusServiceUnavailable, http.StatusNotFound, "^1+$")
+	answer(http.StatusOK, http.StatusServiceUnavailable, "121212$")
 	require.Empty(t, p.take(http.StatusOK))
+	answer(http.StatusOK, http.StatusNotFound, "^2?(12){2}(A12){3}A")
+	sent := p.take(http.StatusOK)
+	require.Equal(t, slices.Repeat([]string{`{"fib-rpc:input":{"dpid":"2","vpn-id":100008,"rd":"100:1"}}`}, len(sent)), sent)
+	answer(http.StatusOK, http.StatusOK, "12$")
+	mu.Lock()
+	status["L3.3.21.100%3A1.42.10.0.0.4"] = http.StatusOK
+	mu.Unlock()
+	p.set("/odl-l3vpn:vpn-instance-op-data", strings.Replace(state, "inactive", "active", 1))
+	answer(http.StatusOK, http.StatusOK, "123$")
+	mu.Lock()
+	events, checks = "", 0
+	mu.Unlock()
+	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return checks >= 50 }, patience.Patience, time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	require.Empty(t, events)
 }

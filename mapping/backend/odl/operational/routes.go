@@ -40,24 +40,22 @@ type node struct {
 type connection struct {
 	port  uint64
 	since time.Time // when it was seen first
-	asked int       // how many times its routes were asked for because it was new
-	lost  lost
+	asked int       // how many times its routes were asked for
 }
 
 // keeper is what KeepRoutes knows.
 type keeper struct {
 	*Network
 	connections map[string]*connection // by switch
-	// right has the interfaces to which all switches had routes in the last look for lost ones, with their places then.
-	right map[string]place
-	next  time.Time // of the next look
-	whole time.Time // of the last look at all routes
+	reached     map[string]*reached    // by interface
+	losses      map[loss]string        // that were not asked for yet, with an address that lacks a route
+	nextLook    time.Time
 }
 
-// KeepRoutes asks for the routes of switches again whose connections are new, or that lack one, until ctx ends: one switch after the other, the
-// newest connection first. A Network that was just created knows no connection, so all are new to it.
+// KeepRoutes asks for the routes of switches again that lack one, or whose connections are new, until ctx ends: one switch after the other, those that lack
+// a route first, then the newest connection. A Network that was just created knows no connection and no interface, so all are new to it.
 func (n *Network) KeepRoutes(ctx context.Context) {
-	k := &keeper{Network: n, connections: map[string]*connection{}}
+	k := &keeper{Network: n, connections: map[string]*connection{}, reached: map[string]*reached{}, losses: map[loss]string{}}
 	next := time.NewTimer(n.cfg.Poll)
 	defer next.Stop()
 	for {
@@ -82,15 +80,14 @@ func (k *keeper) keepRoutes(ctx context.Context) (count int) {
 		err = k.look(ctx, s)
 	}
 	if err != nil {
-		k.log.Debug("read the connections and routes of switches", "err", err)
+		k.log.Debug("read the connections of switches, and routes", "err", err)
+	}
+	of, lost := k.due()
+	if of.node == "" {
 		return 0
 	}
-	id, lost := k.due()
-	if id == "" {
-		return 0
-	}
-	count, err = askForRoutes(ctx, s, id)
-	log := k.log.With("switch", id)
+	count, err = askForRoutes(ctx, s, of)
+	log := k.log.With("switch", of.node)
 	if lost != "" {
 		log = log.With("lost", lost)
 	}
@@ -106,36 +103,41 @@ func (k *keeper) keepRoutes(ctx context.Context) (count int) {
 	return count
 }
 
-// readConnections notes the connections that are new.
+// readConnections notes the connections that are new, and forgets those that have ended.
 func (k *keeper) readConnections(ctx context.Context, s *controller.Session) error {
 	q := s.Request(http.MethodGet, inventoryPath, nil)
 	q.Media = controller.JSONOfRFC
+	now := map[string]*connection{}
 	_, err := controller.ReadStateBy(ctx, s, q, inventory, false, func(n node) {
-		if c := k.connections[n.ID]; c == nil || c.port != n.Port {
-			k.connections[n.ID] = &connection{port: n.Port, since: time.Now()}
+		now[n.ID] = &connection{port: n.Port, since: time.Now()}
+		if c := k.connections[n.ID]; c != nil && c.port == n.Port {
+			now[n.ID] = c
 		}
 	})
+	if err == nil {
+		k.connections = now
+	}
 	return err
 }
 
-// due returns the switch for whose routes it is time, and notes that they are asked for; empty if there is none. lost is a route that it lacks, if that
-// is the reason.
-func (k *keeper) due() (id, lost string) {
+// due returns the switch for whose routes it is time, and notes that they are asked for; empty if there is none. If the switch lacks a route, its address and its
+// vpn-instance are the reason.
+func (k *keeper) due() (of loss, lost string) {
+	for of, lost := range k.losses {
+		delete(k.losses, of)
+		return of, lost
+	}
 	var due *connection
-	for other, c := range k.connections {
+	for id, c := range k.connections {
 		asks := c.asked < routesTimes && time.Since(c.since) >= time.Duration(1+2*c.asked)*k.cfg.RoutesDelay
-		if (asks || c.lost.due()) && (due == nil || c.since.After(due.since)) {
-			id, due = other, c
+		if asks && (due == nil || c.since.After(due.since)) {
+			of.node, due = id, c
 		}
 	}
-	switch {
-	case due == nil:
-	case due.lost.due():
-		due.lost.asked, lost = due.lost.looks, due.lost.route
-	default:
+	if due != nil {
 		due.asked++
 	}
-	return id, lost
+	return of, ""
 }
 
 // routes has the routes of a switch in a vpn-instance.
@@ -145,12 +147,12 @@ type routes struct {
 	count  int // of the interfaces on other switches
 }
 
-// askForRoutes asks for the routes of a switch in all vpn-instances of ours. It returns how many they are.
-func askForRoutes(ctx context.Context, s *controller.Session, id string) (count int, err error) {
+// askForRoutes asks for the routes of a switch in a vpn-instance of ours, or in all if it has no name. It returns how many they are.
+func askForRoutes(ctx context.Context, s *controller.Session, of loss) (count int, err error) {
 	var all []routes
 	var names []string
 	if _, err := controller.ReadState(ctx, s, vpnStates, func(e vpnState) {
-		if r, found := e.routesOf(id); found && r.count > 0 {
+		if r, found := e.routesOf(of.node); found && r.count > 0 && (of.vpn == "" || of.vpn == e.Name) {
 			all, names = append(all, r), append(names, e.Name)
 		}
 	}); err != nil {
@@ -173,7 +175,7 @@ func askForRoutes(ctx context.Context, s *controller.Session, id string) (count 
 // routesOf returns the routes of a switch; found is false if the vpn-instance has no interface there.
 func (e vpnState) routesOf(id string) (r routes, found bool) {
 	r.vpn = e
-	for _, one := range e.Switches {
+	for _, one := range e.active() {
 		if one.id() == id {
 			r.number, found = one.Number, true
 		} else {
