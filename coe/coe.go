@@ -1,16 +1,17 @@
-// Package coe holds the state of the container orchestration engine: pods, services,
-// endpoints and nodes as plain values, the values that were chosen for them (addresses,
-// identifiers), and the Store.
+// Package coe has the entities of the container orchestration engine as plain values: pods, services,
+// endpoints, nodes and policies, and the values that were chosen for them (addresses, identifiers). A View
+// has all that the mapping of a namespace may use, a ClusterView all that belongs to no namespace.
 //
-// It knows no protocol: neither Kubernetes nor RESTCONF nor a backend. All values in it are
-// valid: addresses are parsed, UUIDs and MAC addresses are in lower case, and an empty
-// namespace is replaced by "default".
+// It knows no protocol: neither Kubernetes nor RESTCONF nor a backend. It keeps nothing: the Store of
+// package state does. All values in it are valid: addresses are parsed, UUIDs and MAC addresses are in
+// lower case, and an empty namespace is replaced by "default".
 package coe
 
 import (
 	"cmp"
 	"net/netip"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -94,6 +95,9 @@ func (p *Pod) AllInterfaces() []PodInterface {
 	return p.Interfaces
 }
 
+// Compare compares two pods by UID, like the order of a View.
+func (p *Pod) Compare(other *Pod) int { return strings.Compare(p.UID, other.UID) }
+
 // Service is a service (service:service-information/services).
 type Service struct {
 	UID       string
@@ -137,6 +141,12 @@ type ServicePort struct {
 	// TargetPort is a number, the name of an endpoint port, or empty for Port.
 	TargetPort string
 	NodePort   uint16 // the port on every node; 0 for none
+}
+
+// ServiceCIDR has ranges from which an API server gives cluster addresses to services (networking.k8s.io/v1).
+type ServiceCIDR struct {
+	UID, Name string
+	CIDRs     []netip.Prefix // masked
 }
 
 // Endpoints are the endpoints of a service (service:endpoints-info/endpoints). They belong to
@@ -222,6 +232,12 @@ func (n *Node) FurtherIPs() []netip.Addr {
 // Identity identifies the node independently of its object: its host name, or its UID if it
 // has none. A node that is created again with the same name is the same node.
 func (n *Node) Identity() string { return cmp.Or(n.HostName, n.UID) }
+
+// Chassis is what the agent of a node has reported: the name of the node in OVN.
+type Chassis struct {
+	Node netip.Addr // internal address; the key
+	Name string     // what ovn-controller has: external_ids:system-id of the switch, unless it was given another one
+}
 
 // Namespace is a namespace that a source reports.
 type Namespace struct {

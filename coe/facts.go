@@ -1,6 +1,7 @@
 package coe
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -90,6 +91,13 @@ func (l Leases) Find(k LeaseKey) (n int, found bool) {
 	return slices.BinarySearchFunc(l, k, func(l *Lease, k LeaseKey) int { return l.Key().Compare(k) })
 }
 
+// Former is an address that a lease gave up while its interface still exists. The address is
+// kept for a while.
+type Former struct {
+	PodUID, InterfaceUID, Namespace string
+	Address                         netip.Addr
+}
+
 // Block is an address block of an elan-instance.
 type Block struct {
 	ELAN    string       `json:"elan"`
@@ -112,6 +120,11 @@ type Block struct {
 func (b *Block) Node() netip.Addr {
 	addr, _ := netip.ParseAddr(b.ELAN[:max(0, strings.LastIndexByte(b.ELAN, ':'))])
 	return addr
+}
+
+// Compare compares two blocks by elan-instance and prefix, like the order of a View.
+func (b *Block) Compare(other *Block) int {
+	return cmp.Or(strings.Compare(b.ELAN, other.ELAN), b.Prefix.Compare(other.Prefix))
 }
 
 // ELANFact is what was chosen for an elan-instance.

@@ -2,7 +2,6 @@ package coe
 
 import (
 	"net/netip"
-	"reflect"
 	"slices"
 )
 
@@ -82,38 +81,3 @@ func GatewayOf(gateways []*Gateway, node, a netip.Addr) *Gateway {
 
 // MaxServingGateways is the maximum number of gateways with Services: each has load balancers for all services.
 const MaxServingGateways = 16
-
-// PutGateway adds or replaces a gateway.
-func (tx *Tx) PutGateway(g *Gateway) {
-	tx.gateways(g.Node.String(), g)
-}
-
-// DeleteGateway deletes the gateway of a node.
-func (tx *Tx) DeleteGateway(node string) { tx.gateways(node) }
-
-// HasGateway reports whether there is a gateway of a node.
-func (tx *Tx) HasGateway(node string) bool {
-	return slices.ContainsFunc(tx.store.gateways, func(g *Gateway) bool { return g.Node.String() == node })
-}
-
-// gateways replaces the gateway of a node in a copy of the list, because views share it.
-func (tx *Tx) gateways(node string, now ...*Gateway) {
-	if len(now) == 1 && slices.ContainsFunc(tx.store.gateways, func(g *Gateway) bool { return reflect.DeepEqual(g, now[0]) }) {
-		return
-	}
-	rest := slices.DeleteFunc(slices.Clone(tx.store.gateways), func(g *Gateway) bool { return g.Node.String() == node })
-	tx.store.gateways = slices.SortedFunc(slices.Values(append(rest, now...)), func(a, b *Gateway) int { return a.Node.Compare(b.Node) })
-	tx.cluster = true
-	for name, ns := range tx.store.namespaces { // their services may be at gateways
-		if len(ns.services) > 0 {
-			tx.dirty[name] = true
-		}
-	}
-}
-
-// Gateways returns the gateways, sorted by node. They must not be changed.
-func (s *Store) Gateways() []*Gateway {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.gateways
-}

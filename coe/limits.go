@@ -82,7 +82,7 @@ const (
 // Excess names the limit that the policy exceeds; empty for none.
 func (p *PolicySpec) Excess() string {
 	size := p.Pods.size()
-	for rule := range p.rules() {
+	for rule := range p.Rules() {
 		size.entries += 1 + len(rule.Ports)
 		for i := range rule.Peers {
 			size.addPeer(&rule.Peers[i])

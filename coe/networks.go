@@ -87,14 +87,14 @@ func (n *Networks) Routed() []netip.Prefix {
 // IsolatedEdge returns the source of what a node leads to services, if it leads the pods of isolated namespaces there; else zero. Pods
 // send to services by the address of their node, so it must be an IPv4 address.
 func (n *Networks) IsolatedEdge(f *NodeFact) netip.Addr {
-	if edges := n.isolatedEdges(); f != nil && f.Node.Is4() && edges.IsValid() && edges.Has(f.Number) {
+	if edges := n.IsolatedEdges(); f != nil && f.Node.Is4() && edges.IsValid() && edges.Has(f.Number) {
 		return edges.Address(f.Number)
 	}
 	return netip.Addr{}
 }
 
-// isolatedEdges returns the range of IsolatedEdge; zero if nodes lead no pods of isolated namespaces.
-func (n *Networks) isolatedEdges() nodenet.Range {
+// IsolatedEdges returns the range of IsolatedEdge; zero if nodes lead no pods of isolated namespaces.
+func (n *Networks) IsolatedEdges() nodenet.Range {
 	if n == nil || !n.Isolated || !n.NodesBalance {
 		return nodenet.Range{}
 	}

@@ -1,6 +1,7 @@
 package coe
 
 import (
+	"iter"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,6 +56,18 @@ type PolicySet struct {
 	Complete bool
 }
 
+// LabelsOf returns the labels of a namespace. A namespace that no source reports has the label that
+// every namespace of Kubernetes has.
+func (s *PolicySet) LabelsOf(namespace string) Labels {
+	if labels, found := s.Namespaces[namespace]; found {
+		return labels
+	}
+	return NewLabels(map[string]string{namespaceLabel: namespace})
+}
+
+// namespaceLabel is the label with the name of the namespace.
+const namespaceLabel = "kubernetes.io/metadata.name"
+
 // NamedPort is the name of container ports, with their protocol: "tcp", "udp" or "sctp". Namespace is
 // that of the pods; empty for pods of any namespace.
 type NamedPort struct{ Name, Protocol, Namespace string }
@@ -65,6 +78,19 @@ func (p *PolicySpec) Side(d Direction) *PolicySide {
 		return &p.Ingress
 	}
 	return &p.Egress
+}
+
+// Rules returns the rules of both directions.
+func (p *PolicySpec) Rules() iter.Seq[*PolicyRule] {
+	return func(yield func(*PolicyRule) bool) {
+		for _, side := range []*PolicySide{&p.Ingress, &p.Egress} {
+			for i := range side.Rules {
+				if !yield(&side.Rules[i]) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // PolicySide is what a policy says about one direction.

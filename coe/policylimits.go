@@ -25,16 +25,17 @@ const (
 	MaxOtherNumbers = 2_500
 )
 
-// policyUse is how much of the limits for a namespace a policy needs.
-type policyUse struct {
+// PolicyUse is how much of the limits for a namespace a policy needs.
+type PolicyUse struct {
 	rules  int               // without the numbers of named ports
 	named  map[NamedPort]int // uses of named ports
 	others map[NamedPort]int // uses of named ports of all namespaces
 	groups map[[sha256.Size]byte]bool
 }
 
-func newPolicyUse(p *PolicySpec) *policyUse {
-	u := &policyUse{named: map[NamedPort]int{}, others: map[NamedPort]int{}, groups: map[[sha256.Size]byte]bool{}}
+// NewPolicyUse returns what a policy needs.
+func NewPolicyUse(p *PolicySpec) *PolicyUse {
+	u := &PolicyUse{named: map[NamedPort]int{}, others: map[NamedPort]int{}, groups: map[[sha256.Size]byte]bool{}}
 	for i := range p.Egress.Rules {
 		rule := &p.Egress.Rules[i]
 		for _, port := range rule.Ports {
@@ -43,7 +44,7 @@ func newPolicyUse(p *PolicySpec) *policyUse {
 			}
 		}
 	}
-	for rule := range p.rules() {
+	for rule := range p.Rules() {
 		u.rules++
 		for _, port := range rule.Ports {
 			if port.Name != "" {
@@ -83,7 +84,7 @@ type namespaceUse struct {
 }
 
 // add adds the use of a policy. If that exceeds a limit, it changes nothing and names the limit.
-func (n *namespaceUse) add(u *policyUse, numbers func(NamedPort) int) (excess string) {
+func (n *namespaceUse) add(u *PolicyUse, numbers func(NamedPort) int) (excess string) {
 	rules := n.rules + u.rules
 	if rules <= MaxNamespaceRules { // else the numbers need not be counted
 		for port, uses := range u.named {
@@ -111,7 +112,7 @@ func (n *namespaceUse) add(u *policyUse, numbers func(NamedPort) int) (excess st
 
 // addOthers adds the numbers of named ports of all namespaces. If they exceed the limit, it changes
 // nothing and names the limit.
-func (n *namespaceUse) addOthers(u *policyUse, numbers func(NamedPort) int) (excess string) {
+func (n *namespaceUse) addOthers(u *PolicyUse, numbers func(NamedPort) int) (excess string) {
 	others := n.others
 	for port, uses := range u.others {
 		others += uses * numbers(port)
@@ -124,34 +125,34 @@ func (n *namespaceUse) addOthers(u *policyUse, numbers func(NamedPort) int) (exc
 	return ""
 }
 
-// limitedPolicy is what stands for a policy that exceeds a limit for its namespace.
-type limitedPolicy struct {
+// LimitedPolicy is what stands for a policy that exceeds a limit for its namespace.
+type LimitedPolicy struct {
 	*PolicySpec
-	excess string // the limit, and what follows from it
+	Limit string // that it exceeds, and what follows from it
 }
 
-// limitedPolicies returns what stands for the policies of a namespace that exceed a limit for all its
-// policies. numbers returns how many numbers the pods of a namespace have for a named port; of all
-// namespaces if the port has none.
-func limitedPolicies(policies []*PolicySpec, use func(*PolicySpec) *policyUse, numbers func(NamedPort) int) map[*PolicySpec]limitedPolicy {
-	slices.SortFunc(policies, comparePolicies)
+// LimitedPolicies returns what stands for the policies of a namespace that exceed a limit for all its
+// policies. use returns the NewPolicyUse of a policy, and numbers how many numbers the pods of a namespace have
+// for a named port; of all namespaces if the port has none.
+func LimitedPolicies(policies []*PolicySpec, use func(*PolicySpec) *PolicyUse, numbers func(NamedPort) int) map[*PolicySpec]LimitedPolicy {
+	slices.SortFunc(policies, (*PolicySpec).Compare)
 	total := namespaceUse{groups: map[[sha256.Size]byte]bool{}}
-	limited := map[*PolicySpec]limitedPolicy{}
+	limited := map[*PolicySpec]LimitedPolicy{}
 	for _, p := range policies {
 		if excess := total.add(use(p), numbers); excess != "" {
-			limited[p] = limitedPolicy{p.closed(excess),
+			limited[p] = LimitedPolicy{p.closed(excess),
 				excess + "; it isolates the pods that it selects, and allows nothing: use another namespace, or remove policies or rules"}
 		} else if excess := total.addOthers(use(p), numbers); excess != "" {
-			limited[p] = limitedPolicy{p.narrowed(),
+			limited[p] = LimitedPolicy{p.narrowed(),
 				excess + "; a named port of its egress rules means only pods of its own namespace: use numbers instead of names"}
 		}
 	}
 	return limited
 }
 
-// comparePolicies is the order of a PolicySet.
-func comparePolicies(a, b *PolicySpec) int {
-	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.UID, b.UID))
+// Compare compares two policies by namespace, name and UID, like the order of a PolicySet.
+func (p *PolicySpec) Compare(other *PolicySpec) int {
+	return cmp.Or(cmp.Compare(p.Namespace, other.Namespace), cmp.Compare(p.Name, other.Name), cmp.Compare(p.UID, other.UID))
 }
 
 // Close makes a policy fail closed: it isolates its pods in both directions, and has no rules. A
@@ -192,14 +193,14 @@ func (p *PolicySpec) narrowed() *PolicySpec {
 // namespace is replaced by what stands for it. numbers returns how many numbers the pods of a
 // namespace have for a named port; of all namespaces if the port has none.
 func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*PolicySpec {
-	all := slices.SortedFunc(slices.Values(policies), comparePolicies)
+	all := slices.SortedFunc(slices.Values(policies), (*PolicySpec).Compare)
 	for first := 0; first < len(all); {
 		end := first + 1
 		for end < len(all) && all[end].Namespace == all[first].Namespace {
 			end++
 		}
 		if all[first].Namespace != "" { // access lists have no limits for a namespace
-			limited := limitedPolicies(all[first:end], newPolicyUse, numbers)
+			limited := LimitedPolicies(all[first:end], NewPolicyUse, numbers)
 			for i, p := range all[first:end] {
 				all[first+i] = cmp.Or(limited[p].PolicySpec, p)
 			}
@@ -207,30 +208,4 @@ func LimitPolicies(policies []*PolicySpec, numbers func(NamedPort) int) []*Polic
 		first = end
 	}
 	return all
-}
-
-// limitPolicies finds the policies of the marked namespaces that exceed a limit for their namespace. If
-// a policy exceeds one now, or no longer, its peers have other memberships.
-func (tx *Tx) limitPolicies() {
-	s := tx.store
-	for name := range tx.limited {
-		var policies []*PolicySpec
-		if ns := s.namespaces[name]; ns != nil {
-			for _, p := range ns.policies {
-				policies = append(policies, p)
-			}
-		}
-		before := s.policy.limited[name]
-		now := limitedPolicies(policies, func(p *PolicySpec) *policyUse { return s.policy.uses[p] }, func(n NamedPort) int { return s.policy.numbers[n] })
-		for _, p := range policies {
-			if before[p].excess != now[p].excess {
-				tx.stalePolicies()
-				tx.dirty[name] = true
-				tx.markDestinations(p)
-			}
-		}
-		if s.policy.limited[name] = now; len(now) == 0 {
-			delete(s.policy.limited, name)
-		}
-	}
 }

@@ -57,7 +57,8 @@ func (l Labels) Profiles() iter.Seq[string] {
 	}
 }
 
-func (l Labels) namesProfiles() bool {
+// NamesProfiles reports whether there is a security profile among labels.
+func (l Labels) NamesProfiles() bool {
 	for range l.Profiles() {
 		return true
 	}
@@ -67,7 +68,7 @@ func (l Labels) namesProfiles() bool {
 // PodLabels returns the labels by which policies select a pod: its own, and the profiles that its
 // namespace names for all its pods.
 func PodLabels(ofNamespace, ofPod Labels) Labels {
-	if !ofNamespace.namesProfiles() {
+	if !ofNamespace.NamesProfiles() {
 		return ofPod
 	}
 	labels := maps.Collect(ofPod.All())

@@ -11,6 +11,8 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 )
 
+func label(key, value string) coe.Labels { return coe.NewLabels(map[string]string{key: value}) }
+
 func TestProfiles(t *testing.T) {
 	var many []string
 	for n := range 17 {

@@ -1,10 +1,8 @@
 package coe
 
 import (
-	"maps"
+	"iter"
 	"net/netip"
-	"slices"
-	"strings"
 )
 
 // View is a snapshot of one namespace, as far as mapping may use it.
@@ -46,67 +44,60 @@ func (v View) Misplaced(p *Pod) bool {
 	return p.NodeName != "" && holder != nil && holder.HostName != "" && holder.HostName != p.NodeName
 }
 
-// View returns a snapshot of one namespace. Views share unchanged parts.
-func (s *Store) View(name string) View {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	v := View{}
-	if ns := s.namespaces[name]; ns != nil {
-		ns.refresh()
-		v = ns.shown
-		v.VPN, v.Configured = ns.vpn, ns.configured
-		// SetRefusals replaces both maps as a whole.
-		v.Refusals, v.ServiceRefusals = ns.refusals, ns.serviceRefusals
-	}
-	v.Namespace, v.Nodes, v.Gateways, v.PolicySet = name, s.nodes, s.gateways, s.policySet()
-	v.Numbers, v.Networks = s.numbers, s.networks
-	return v
+// ClusterView is the part of the state that belongs to no namespace, as far as mapping may
+// use it. It must not be changed.
+type ClusterView struct {
+	Nodes    map[netip.Addr]*Node     // by address
+	Numbers  map[netip.Addr]*NodeFact // by address of the node
+	Networks *Networks                // nil while none are chosen
+	Damaged  []Problem                // unusable records and entries in the datastore
+	Policies []*Policy                // sorted by uid
+	Gateways []*Gateway               // sorted by node
+	// AddressProblems are the problems of nodes whose address belongs to another node or has another use, and of pools.
+	AddressProblems []Problem
+	// PolicySet is the same as in Views of the same time. It is not nil.
+	PolicySet *PolicySet
+	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
+	EgressIPs      []*EgressIP
+	EgressProblems []Problem
+	// Blocks are the address blocks of all namespaces by the node of their elan-instance, in no order. The blocks of a node are the
+	// same slice until one of them changes.
+	Blocks map[netip.Addr][]*Block
 }
 
-// Views returns the view of every namespace of the store. Changes may come between two views.
-func (s *Store) Views() []View {
-	var all []View
-	for _, name := range s.Namespaces() {
-		all = append(all, s.View(name))
+// Differences returns the values that only one of two lists has, and whether the second one has it. Both lists are sorted by
+// compare, by which no two values of a list are equal. A replaced value is returned first, and then its successor. The pointers
+// decide whether both lists have a value.
+func Differences[V any](before, now []*V, compare func(a, b *V) int) iter.Seq2[*V, bool] {
+	return func(yield func(*V, bool) bool) {
+		for len(before) > 0 && len(now) > 0 {
+			if before[0] == now[0] {
+				before, now = before[1:], now[1:]
+				continue
+			}
+			order := compare(before[0], now[0])
+			if order <= 0 {
+				if !yield(before[0], false) {
+					return
+				}
+				before = before[1:]
+			}
+			if order >= 0 {
+				if !yield(now[0], true) {
+					return
+				}
+				now = now[1:]
+			}
+		}
+		for _, v := range before {
+			if !yield(v, false) {
+				return
+			}
+		}
+		for _, v := range now {
+			if !yield(v, true) {
+				return
+			}
+		}
 	}
-	return all
-}
-
-// refresh rebuilds the stale parts of the View.
-func (ns *namespace) refresh() {
-	v := &ns.shown
-	v.Pods = ns.shownPods.refresh(ns.pods, func(p *Pod) string { return p.UID }, strings.Compare)
-	v.Leases = ns.shownLeases.refresh(ns.leases, (*Lease).Key, LeaseKey.Compare)
-	v.Blocks = ns.shownBlocks.refresh(ns.blocks, (*Block).key, blockKey.compare)
-	if v.Services == nil {
-		v.Services = sortedBy(ns.services, func(p *Service) string { return p.UID })
-	}
-	if v.Endpoints == nil {
-		v.Endpoints = sortedBy(ns.endpoints, func(p *Endpoints) string { return p.UID })
-	}
-	if v.Policies == nil {
-		v.Policies = names(ns.policies)
-	}
-	if v.ELANs == nil {
-		v.ELANs = maps.Clone(ns.elans)
-	}
-	if v.ServiceFacts == nil {
-		v.ServiceFacts = maps.Clone(ns.serviceFacts)
-	}
-	if v.VIPs == nil {
-		v.VIPs = maps.Clone(ns.vips)
-	}
-}
-
-// names returns the policies without their rules, sorted by UID.
-func names(policies map[string]*PolicySpec) []*Policy {
-	var out []*Policy
-	for _, p := range sortedBy(policies, func(p *PolicySpec) string { return p.UID }) {
-		out = append(out, &p.Policy)
-	}
-	return out
-}
-
-func sortedBy[T any](m map[string]*T, key func(*T) string) []*T {
-	return slices.SortedFunc(maps.Values(m), func(a, b *T) int { return strings.Compare(key(a), key(b)) })
 }

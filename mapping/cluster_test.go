@@ -9,6 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -128,8 +129,8 @@ func TestNodeWithoutAnEdgeAddress(t *testing.T) {
 // The addresses of a node that policies always allow are those that nobody else connects with. A NAT can give
 // others the ExternalIP of a node.
 func TestAddressesOfTheOwnNode(t *testing.T) {
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.SetNetworks(&coe.Networks{Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}})
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: synth.Node1, ExternalIP: netip.MustParseAddr("192.0.2.7")})
@@ -149,7 +150,7 @@ func TestAddressesOfTheOwnNode(t *testing.T) {
 		require.Equal(t, ace, m[ace.Key()])
 	}
 
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.SetNetworks(&coe.Networks{
 			Nodes: nodenet.Range{Prefix: netip.MustParsePrefix("100.96.0.0/16")}, NodesIPv6: nodenet.Range{Prefix: netip.MustParsePrefix("fd00:96::/64")},
 		})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -49,14 +50,14 @@ func TestEgressIPs(t *testing.T) {
 // A pod is a member of the groups of all EgressIPs that select it, with or without policies. Of two, the second is a
 // problem. A changed selector changes exactly the members that it is about.
 func TestEgressMembers(t *testing.T) {
-	store := coe.NewStore(nil, coe.Kubernetes)
+	store := state.NewStore(nil, coe.Kubernetes)
 	only := func(key, value string) coe.Selector {
 		return coe.Selector{Requirements: []coe.Requirement{{Key: key, Operator: coe.In, Values: []string{value}}}}
 	}
 	labels := map[string]coe.Labels{"red": coe.NewLabels(map[string]string{"color": "red"}), "blue": coe.NewLabels(map[string]string{"color": "blue"})}
 	first := &coe.EgressIP{Name: "first", UID: "1", Number: 1, Pods: only("color", "red")}
 	second := &coe.EgressIP{Name: "second", UID: "2", Number: 2}
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		n := &coe.Node{UID: "n", HostName: "node1", InternalIP: synth.Node1}
 		tx.PutNode(coe.Kubernetes, n)
@@ -88,7 +89,7 @@ func TestEgressMembers(t *testing.T) {
 		}
 		return all, problems
 	}
-	set := func(all ...*coe.EgressIP) { store.Update(func(tx *coe.Tx) { tx.SetEgress(all, nil) }) }
+	set := func(all ...*coe.EgressIP) { store.Update(func(tx *state.Tx) { tx.SetEgress(all, nil) }) }
 
 	set(first)
 	got, problems := members()

@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -27,7 +28,7 @@ func TestMapperOfCluster(t *testing.T) {
 		s := settings
 		s.Limits.NodeGateways, s.Isolation = kind.gateways, kind.isolation
 		require.NoError(t, s.Physical.Add(physical.Network{Namespace: "plant", Name: "cable"}))
-		store := coe.NewStore(nil, coe.Kubernetes)
+		store := state.NewStore(nil, coe.Kubernetes)
 		m := mapping.NewMapper(store, s)
 		nodes := func() (int, netip.Addr) { n := r.IntN(6); return n, synth.NodeAddress(n) }
 		block := func(addr netip.Addr) *coe.Block {
@@ -40,7 +41,7 @@ func TestMapperOfCluster(t *testing.T) {
 		}
 		var have netvirt.Parts
 		for range 400 {
-			store.Update(func(tx *coe.Tx) {
+			store.Update(func(tx *state.Tx) {
 				n, addr := nodes()
 				b := block(addr)
 				switch r.IntN(10) {
@@ -94,11 +95,11 @@ func TestBlockCostsWhatItChanges(t *testing.T) {
 	costs := func(namespaces int) float64 {
 		s := settings
 		s.Isolation, s.Limits.NodeGateways = mapping.IsolationACLs, true
-		store := coe.NewStore(nil, coe.Kubernetes)
+		store := state.NewStore(nil, coe.Kubernetes)
 		put := func(node, namespace int) {
 			addr, name := synth.NodeAddress(node), fmt.Sprint("ns-", namespace)
 			gateway := netip.AddrFrom4([4]byte{10, byte(node), byte(namespace), byte(namespace >> 8)})
-			store.Update(func(tx *coe.Tx) {
+			store.Update(func(tx *state.Tx) {
 				tx.PutBlock(name, &coe.Block{ELAN: netvirt.ELANName(addr, name), Prefix: netip.PrefixFrom(gateway, 32), Gateway: gateway})
 			})
 		}

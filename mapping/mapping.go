@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
@@ -178,7 +179,7 @@ type blockKey struct {
 
 // Scope maps one scope of a store: a namespace or the cluster. A Mapper does the same, but
 // faster if it is called again after few changes.
-func Scope(store *coe.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
+func Scope(store *state.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
 	if scope == netvirt.Cluster {
 		return Cluster(store.Cluster(), s)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
@@ -27,8 +28,8 @@ func TestNamedPortsOfOtherNamespaces(t *testing.T) {
 	own := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
 	own.Ports = coe.NewContainerPorts(http(8080))
 	rules := coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{Peers: []coe.PolicyPeer{{}}, Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}}}}}
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPod(coe.Kubernetes, own)
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "other", Namespace: "other", Name: "other", Ports: coe.NewContainerPorts(others...)})
@@ -51,7 +52,7 @@ func TestNamedPortsOfOtherNamespaces(t *testing.T) {
 // A policy that exceeds a limit for its namespace is a problem, and has no rules in the model and in the
 // answers of mapping/policy.
 func TestPolicyAboveALimitOfItsNamespace(t *testing.T) {
-	store := coe.NewStore(nil, coe.Kubernetes)
+	store := state.NewStore(nil, coe.Kubernetes)
 	var policies []*coe.PolicySpec
 	for i := range 2 {
 		p := &coe.PolicySpec{Policy: coe.Policy{UID: fmt.Sprint("p", i), Namespace: "default", Name: fmt.Sprint("p", i), Kind: coe.NetworkPolicy}}
@@ -65,7 +66,7 @@ func TestPolicyAboveALimitOfItsNamespace(t *testing.T) {
 	}
 	v := synth.OneNode()
 	pod := synth.AddPod(&v, uid1, "busybox1", "10.11.2.28")
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPod(coe.Kubernetes, pod)
 		for _, p := range policies {
@@ -125,8 +126,8 @@ func TestNamedPortsAboveTheLimitOfOthers(t *testing.T) {
 		Egress: coe.PolicySide{Isolates: true, Rules: []coe.PolicyRule{{Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}}}}},
 	}
 	world.Policies = []*coe.PolicySpec{p}
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		for _, pod := range pods {
 			tx.PutPod(coe.Kubernetes, pod)

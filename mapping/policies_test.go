@@ -15,6 +15,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
@@ -54,7 +55,7 @@ type policyWorld struct {
 	policytest.Generator
 	t        *testing.T
 	settings mapping.Settings
-	store    *coe.Store
+	store    *state.Store
 	mapper   *mapping.Mapper
 	marked   map[netvirt.Scope]bool
 	mapped   map[netvirt.Scope]netvirt.Parts
@@ -110,7 +111,7 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 	if w.settings.Isolation == mapping.IsolationNone && w.One(2) {
 		w.settings.HostPorts = []coe.PortRange{{First: 82, Last: 82}, {First: 84, Last: 84}}
 	}
-	w.store = coe.NewStore(func(c coe.Changed) {
+	w.store = state.NewStore(func(c state.Changed) {
 		for _, ns := range c.Namespaces {
 			w.marked[netvirt.Scope(ns)] = true
 		}
@@ -128,7 +129,7 @@ func newPolicyWorld(t *testing.T, seed uint64) *policyWorld {
 }
 
 // begin creates nodes, namespaces and what is chosen for them.
-func (w *policyWorld) begin(tx *coe.Tx) {
+func (w *policyWorld) begin(tx *state.Tx) {
 	tx.SetComplete(coe.Kubernetes)
 	tx.SetNetworks(&coe.Networks{Nodes: nodeNetwork})
 	for n := range policyNodes {
@@ -150,7 +151,7 @@ func (w *policyWorld) begin(tx *coe.Tx) {
 
 var podPrefixes = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/27"), netip.MustParsePrefix("fd00::/64")}
 
-func (w *policyWorld) relabelNamespace(tx *coe.Tx, name string) {
+func (w *policyWorld) relabelNamespace(tx *state.Tx, name string) {
 	w.labels[name] = w.someLabels(6)
 	tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: name, Name: name, Labels: w.labels[name]})
 }
@@ -173,7 +174,7 @@ func (w *policyWorld) change() {
 			w.policies = slices.Delete(w.policies, n, n+1)
 		}
 	case 8:
-		w.store.Update(func(tx *coe.Tx) { w.relabelNamespace(tx, policytest.Pick(w.Generator, policyNamespaces...)) })
+		w.store.Update(func(tx *state.Tx) { w.relabelNamespace(tx, policytest.Pick(w.Generator, policyNamespaces...)) })
 	}
 }
 
@@ -240,7 +241,7 @@ func (w *policyWorld) put(p *policyPod) {
 		}
 		lease.Addresses = append(lease.Addresses, coe.LeasedAddress{Address: a, Network: prefix, Gateway: prefix.Addr().Next()})
 	}
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		if !pod.NoNetwork {
 			pod.Labels, pod.Ports = p.labels, coe.NewContainerPorts(p.ports...)
 			tx.PutLease(lease)
@@ -256,7 +257,7 @@ func (w *policyWorld) removePod() {
 	n := w.IntN(len(w.pods))
 	p := w.pods[n]
 	w.pods = slices.Delete(w.pods, n, n+1)
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.DeletePod(coe.Kubernetes, p.uid)
 		tx.DeleteLease(p.namespace, coe.LeaseKey{PodUID: p.uid, InterfaceUID: p.uid})
 	})
@@ -292,11 +293,11 @@ func (w *policyWorld) addPolicy() {
 	require.NoError(w.t, err)
 	spec.UID = fmt.Sprint("uid", w.born)
 	w.policies = append(w.policies, spec)
-	w.store.Update(func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, spec) })
+	w.store.Update(func(tx *state.Tx) { tx.PutPolicy(coe.Kubernetes, spec) })
 }
 
 func (w *policyWorld) deletePolicy(p *coe.PolicySpec) {
-	w.store.Update(func(tx *coe.Tx) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
+	w.store.Update(func(tx *state.Tx) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 }
 
 // clearProfiles removes all names of security profiles: without access lists they isolate.
@@ -305,7 +306,7 @@ func (w *policyWorld) clearProfiles() {
 		p.labels = coe.Labels{}
 		w.put(p)
 	}
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for name := range w.labels {
 			w.labels[name] = coe.Labels{}
 			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: name, Name: name})

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -15,7 +16,7 @@ import (
 // A profile that does not exist, one that nobody names, and one that is not enforced, are problems.
 func TestProfileProblems(t *testing.T) {
 	enforcing, without := mapping.Settings{}, mapping.Settings{Limits: netvirt.Limits{NoACLs: true}}
-	store := coe.NewStore(nil, coe.Kubernetes)
+	store := state.NewStore(nil, coe.Kubernetes)
 	problems := func(s mapping.Settings) (all []string) {
 		for _, scope := range []netvirt.Scope{netvirt.Cluster, "shop"} {
 			_, found := mapping.Scope(store, scope, s)
@@ -30,7 +31,7 @@ func TestProfileProblems(t *testing.T) {
 	list := coe.UnknownProfile("locked")
 	list.UID = "l"
 	list.Ingress.Rules = []coe.PolicyRule{{Peers: []coe.PolicyPeer{{Namespaces: &coe.Selector{}, Pods: coe.ProfileSelector("peers")}}}}
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPolicy(coe.Kubernetes, list)
 	})
@@ -39,7 +40,7 @@ func TestProfileProblems(t *testing.T) {
 	requireContains(t, problems(without), `access-list locked NotEnforced: access lists are not enforced`)
 
 	pod := func(profiles ...string) {
-		store.Update(func(tx *coe.Tx) {
+		store.Update(func(tx *state.Tx) {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p", Namespace: "shop", Name: "web", Labels: coe.Labels{}.WithProfiles(profiles...)})
 		})
 	}
@@ -48,7 +49,7 @@ func TestProfileProblems(t *testing.T) {
 	requireContains(t, problems(enforcing), remote, `pod web ProfileUnknown: the pod has no connections, because no access list has the name of the security profile "a", "b": create`)
 	requireContains(t, problems(without), `access-list locked NotEnforced`, `pod web NotEnforced: security profiles are not enforced`)
 	pod()
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: "n", Name: "shop", Labels: coe.Labels{}.WithProfiles("locked", "b")})
 		tx.PutPolicy(coe.Kubernetes, coe.UnknownProfile("peers"))
 	})
@@ -70,8 +71,8 @@ func TestMessageAboutManyProfiles(t *testing.T) {
 	for i := range 16 {
 		names = append(names, fmt.Sprintf("%02d%s", i, strings.Repeat("\u00e9", 120)))
 	}
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p", Namespace: "shop", Name: "web", NoNetwork: true, Labels: coe.Labels{}.WithProfiles(names...)})
 	})
@@ -87,8 +88,8 @@ func TestProfileWithPortsOfSCTP(t *testing.T) {
 	list := coe.UnknownProfile("ports")
 	list.UID = "l"
 	list.Ingress.Rules = []coe.PolicyRule{{Ports: []coe.PolicyPort{{Protocol: "sctp", First: 7, Last: 7}}}}
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.SetComplete(coe.Kubernetes)
 		tx.PutPolicy(coe.Kubernetes, list)
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p", Namespace: "shop", Name: "web", Labels: coe.Labels{}.WithProfiles("ports")})

@@ -10,6 +10,7 @@ import (
 
 	said "github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/restconf/wire"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -31,12 +32,12 @@ func externalPodXML(uid string) string {
 // world is a server beside which Kubernetes speaks.
 type world struct {
 	*bed
-	said *said.Store
+	said *state.Store
 }
 
 func newWorld(t testing.TB) *world {
 	t.Helper()
-	store := said.NewStore(nil, said.RESTCONF, said.Kubernetes)
+	store := state.NewStore(nil, said.RESTCONF, said.Kubernetes)
 	return &world{said: store, bed: newBed(t, func(c *Config) {
 		c.External = map[string]tree.External{
 			northbound.Pods:          northbound.KubernetesPods(store),
@@ -49,7 +50,7 @@ func newWorld(t testing.TB) *world {
 
 // speak lets Kubernetes speak of pods.
 func (w *world) speak(uids ...string) {
-	w.said.Update(func(tx *said.Tx) {
+	w.said.Update(func(tx *state.Tx) {
 		for _, uid := range uids {
 			tx.PutPod(said.Kubernetes, &said.Pod{
 				UID: uid, Name: "web", Namespace: "shop", NodeName: "n1", HostIP: netip.MustParseAddr("192.168.33.12"),
@@ -60,7 +61,7 @@ func (w *world) speak(uids ...string) {
 }
 
 func (w *world) forget(uid string) {
-	w.said.Update(func(tx *said.Tx) { tx.DeletePod(said.Kubernetes, uid) })
+	w.said.Update(func(tx *state.Tx) { tx.DeletePod(said.Kubernetes, uid) })
 }
 
 // shows requires that a GET answers want: JSON, or XML where that begins with "<".
@@ -130,7 +131,7 @@ func TestExternalEntriesAreShown(t *testing.T) {
 // Services, endpoints and nodes are shown as pods are.
 func TestExternalLists(t *testing.T) {
 	w := newWorld(t)
-	w.said.Update(func(tx *said.Tx) {
+	w.said.Update(func(tx *state.Tx) {
 		tx.PutService(said.Kubernetes, &said.Service{
 			UID: uid1, Name: "dns", Namespace: "kube-system", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.10")}, Affinity: 10800,
 			Ports: []said.ServicePort{{Name: "dns", Protocol: "udp", Port: 53, TargetPort: "dns"}, {Name: "dns-tcp", Protocol: "tcp", Port: 53}},

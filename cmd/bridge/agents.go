@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 	"github.com/coe-bridge/coe-bridge/restconf/tree"
 	"github.com/coe-bridge/coe-bridge/yang"
@@ -27,7 +28,7 @@ const (
 // agents says what the agent of a node may do: follow the stream of its address, read the
 // traces of the pods on the node, write pods on the node, and read and replace its chassis.
 type agents struct {
-	store *coe.Store
+	store *state.Store
 	// written is the revision of what RESTCONF clients wrote, which the store follows.
 	written func() int64
 	// most is the limit of interfaces of the pods that the agent of one node creates.
@@ -156,7 +157,7 @@ func (a agents) unrequestable(entry *yang.Data) netip.Addr {
 }
 
 // use is the use of the pods on a node, by all its addresses.
-func (a agents) use(node string) (all coe.NodeUse) {
+func (a agents) use(node string) (all state.NodeUse) {
 	named, _ := netip.ParseAddr(node)
 	add := func(address netip.Addr) {
 		u := a.store.NodeUse(address)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 )
@@ -16,14 +17,14 @@ import (
 // withNodePools is a standby with nodes that have pools.
 func withNodePools(nodes int) *Bridge {
 	b := &Bridge{log: slog.New(slog.DiscardHandler), cfg: Config{NodePools: true}}
-	b.store = coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
+	b.store = state.NewStore(func(state.Changed) {}, coe.RESTCONF)
 	b.role.Store(&role{side: side{backend: inMemory{memory.New()}}})
 	b.putNodes(0, nodes)
 	return b
 }
 
 func (b *Bridge) putNodes(from, to int) {
-	b.store.Update(func(tx *coe.Tx) {
+	b.store.Update(func(tx *state.Tx) {
 		for n := from; n < to; n++ {
 			tx.PutNode(coe.RESTCONF, &coe.Node{
 				UID: fmt.Sprint(n), HostName: fmt.Sprintf("node-%d", n), InternalIP: nodeAt(n),

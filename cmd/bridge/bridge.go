@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/agentstream"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -66,7 +67,7 @@ type Bridge struct {
 	registry *prometheus.Registry
 	schema   *yang.Schema
 	data     *datastore.Datastore
-	store    *coe.Store
+	store    *state.Store
 	cluster  *cluster // nil where Kubernetes is not watched
 	hub      *agentstream.Hub
 	lost     *lostHistories
@@ -134,7 +135,7 @@ func (b *Bridge) open(ctx context.Context) error {
 	b.hub = agentstream.New(agentstream.Config{
 		Identity: b.data.Identity(), MTU: b.cfg.MTU, DHCPLeaseTime: b.cfg.Mapping.LeaseTime(), Physical: b.cfg.Mapping.Physical, Lost: b.lost.note, Log: b.log,
 	})
-	b.store = coe.NewStore(b.changed, b.origins()...)
+	b.store = state.NewStore(b.changed, b.origins()...)
 	if err := b.watchCluster(); err != nil {
 		return err
 	}

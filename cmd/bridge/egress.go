@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/egress"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
 )
@@ -190,7 +191,7 @@ func (b *Bridge) followEgress(ctx context.Context) error {
 			delete(records, name)
 		}
 		set, _ := egress.Decode(records)
-		b.store.Update(func(tx *coe.Tx) { tx.SetEgress(set.EgressIPs, nil) })
+		b.store.Update(func(tx *state.Tx) { tx.SetEgress(set.EgressIPs, nil) })
 		return nil
 	})
 	if ctx.Err() != nil {

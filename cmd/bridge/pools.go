@@ -3,6 +3,7 @@ package bridge
 import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
 )
@@ -22,10 +23,10 @@ func (b *Bridge) poolsTree() ([]byte, error) {
 }
 
 // poolUse returns the use of all pools.
-func (b *Bridge) poolUse(census coe.Census) (all []status.PoolUse) {
+func (b *Bridge) poolUse(census state.Census) (all []status.PoolUse) {
 	takers := b.takers(b.settingsOf(b.role.Load()))
 	for _, p := range b.allPools().pools {
-		key := coe.PoolKey{Network: p.Network, Subnet: p.Subnet}
+		key := state.PoolKey{Network: p.Network, Subnet: p.Subnet}
 		use := status.PoolUse{
 			Network: p.Network, Subnet: p.Subnet, From: p.From, To: p.To, Gateway: p.Gateway,
 			Given: census.Given[key], Resting: census.Resting[key], Blocks: len(census.Blocks[key]),

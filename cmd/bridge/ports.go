@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/follow"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -52,7 +53,7 @@ func (b *Bridge) newPorts() (*ports, error) {
 
 // chassisOfOVN stores which chassis OVN has; nil while that is not known.
 func (b *Bridge) chassisOfOVN(hosts map[string]string) {
-	b.store.Update(func(tx *coe.Tx) { tx.SetChassisOfOVN(hosts) })
+	b.store.Update(func(tx *state.Tx) { tx.SetChassisOfOVN(hosts) })
 }
 
 // followPorts follows the ports of pods until ctx is done. A server answers one request at a time, so the reading of the leader comes first.

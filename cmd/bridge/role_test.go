@@ -20,6 +20,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/memory"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -37,7 +38,7 @@ func (emptyJournal) MaxOps() int                                               {
 // every source was heard. A write that fails is tried again within a second, although an
 // address rests for an hour.
 func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
-	store := coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
+	store := state.NewStore(func(state.Changed) {}, coe.RESTCONF)
 	log := slog.New(slog.DiscardHandler)
 	a := ipam.New(ipam.Config{ReuseDelay: time.Hour}, store, emptyJournal{}, log)
 	require.NoError(t, a.Load(t.Context()))
@@ -55,7 +56,7 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 		require.NoError(t, err)
 		return again
 	}
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "p", Name: "p", Namespace: coe.DefaultNamespace, HostIP: netip.MustParseAddr("192.168.33.11")})
 	})
 	sync()
@@ -64,7 +65,7 @@ func TestClaimerNotesThatRecordsAreComplete(t *testing.T) {
 	require.Zero(t, notes, "a source was not heard")
 	require.Zero(t, marks)
 
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.DeletePod(coe.RESTCONF, "p")
 		tx.SetComplete(coe.RESTCONF)
 	})
@@ -111,11 +112,11 @@ func (j *confirmedJournal) Commit(_ context.Context, _ map[string][]byte, delete
 // backend. It keeps the confirmations of the leader before it.
 func TestSeenBeforeTheBackend(t *testing.T) {
 	log, journal := slog.New(slog.DiscardHandler), &confirmedJournal{}
-	b := &Bridge{log: log, store: coe.NewStore(nil, coe.Kubernetes)}
+	b := &Bridge{log: log, store: state.NewStore(nil, coe.Kubernetes)}
 	reporter, err := report.New(report.Config{}, &rest.Config{}, b.store, prometheus.NewRegistry(), log)
 	require.NoError(t, err)
 	b.cluster = &cluster{reporter: reporter}
-	b.store.Update(func(tx *coe.Tx) {
+	b.store.Update(func(tx *state.Tx) {
 		tx.PutLease(&coe.Lease{Namespace: "shop", Name: "shop:p", Pod: "p", PodUID: "p"})
 	})
 	metrics := reconcile.NewMetrics(prometheus.NewRegistry())
@@ -145,7 +146,7 @@ func TestSeenBeforeTheBackend(t *testing.T) {
 func TestPoolsAreSetInTheNewRole(t *testing.T) {
 	log, journal := slog.New(slog.DiscardHandler), &hookedJournal{}
 	b := &Bridge{log: log}
-	b.store = coe.NewStore(b.changed, coe.RESTCONF)
+	b.store = state.NewStore(b.changed, coe.RESTCONF)
 	b.role.Store(&role{})
 	r := &role{side: side{backend: memory.New()}, assigner: ipam.New(ipam.Config{}, b.store, journal, log)}
 	require.NoError(t, r.assigner.Load(t.Context()))
@@ -174,7 +175,7 @@ func TestPoolsAreSetInTheNewRole(t *testing.T) {
 func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 	log, address := slog.New(slog.DiscardHandler), netip.MustParseAddr("192.168.33.11")
 	b := &Bridge{log: log}
-	b.store = coe.NewStore(b.changed, coe.RESTCONF, coe.Kubernetes)
+	b.store = state.NewStore(b.changed, coe.RESTCONF, coe.Kubernetes)
 	journal := &hookedJournal{}
 	r := &role{
 		side: side{backend: memory.New()}, confirmer: agentstream.NewConfirmer(b.store, journal, agentstream.ConfirmedBackend{}, log),
@@ -185,9 +186,9 @@ func TestNodesChangeWhileAClaimIsWritten(t *testing.T) {
 	c := &claimer{Assigner: r.assigner, expose: func(...string) {}, log: log}
 	r.claims = reconcile.NewClaims(c, log)
 	b.role.Store(r)
-	b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })
+	b.store.Update(func(tx *state.Tx) { tx.PutNode(coe.RESTCONF, &coe.Node{UID: "first", InternalIP: address}) })
 	journal.hook = func() {
-		b.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &coe.Node{UID: "second", InternalIP: address}) })
+		b.store.Update(func(tx *state.Tx) { tx.PutNode(coe.Kubernetes, &coe.Node{UID: "second", InternalIP: address}) })
 		assert.Equal(t, "second", b.store.Nodes()[address].UID)
 	}
 	done := make(chan error, 1)

@@ -13,6 +13,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/northbound/entry"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/restconf/datastore"
@@ -80,7 +81,7 @@ func entryOf(u *datastore.Unit) (northbound.Entry, bool) {
 func isObject(raw []byte) bool { return len(raw) > 0 && raw[0] == '{' && json.Valid(raw) }
 
 // changed passes a change of the store on.
-func (b *Bridge) changed(c coe.Changed) {
+func (b *Bridge) changed(c state.Changed) {
 	r := b.role.Load()
 	if r == nil {
 		return // it is not opened yet
@@ -110,7 +111,7 @@ func (b *Bridge) changed(c coe.Changed) {
 }
 
 // scopesOf returns the scopes that have changed. The cluster comes first, because other scopes refer to it.
-func scopesOf(c coe.Changed) []netvirt.Scope {
+func scopesOf(c state.Changed) []netvirt.Scope {
 	scopes := make([]netvirt.Scope, 0, len(c.Namespaces)+1)
 	if c.Cluster {
 		scopes = append(scopes, netvirt.Cluster)

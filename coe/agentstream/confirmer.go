@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // The time a Confirmer collects changes, and its delay after a failed write.
@@ -49,7 +50,7 @@ type Journal interface {
 // pod once it has read the backend: until then the records of an earlier leader count.
 // Nothing waits for a Confirmer: pods to check wait in a set, and are written together.
 type Confirmer struct {
-	store   *coe.Store
+	store   *state.Store
 	journal Journal
 	backend ConfirmedBackend
 	log     *slog.Logger
@@ -100,7 +101,7 @@ type kept struct {
 }
 
 // NewConfirmer returns a Confirmer.
-func NewConfirmer(store *coe.Store, journal Journal, backend ConfirmedBackend, log *slog.Logger) *Confirmer {
+func NewConfirmer(store *state.Store, journal Journal, backend ConfirmedBackend, log *slog.Logger) *Confirmer {
 	return &Confirmer{
 		store: store, journal: journal, backend: backend, log: log,
 		wake: make(chan struct{}, 1), marked: map[string]bool{},

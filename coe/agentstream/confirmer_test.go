@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // diary is a Journal in memory that can fail.
@@ -74,7 +75,7 @@ func (d *diary) names() []string { return slices.Sorted(maps.Keys(d.records)) }
 // confirmWorld is a Store, a Journal, and the leases that a backend has, by pod UID.
 type confirmWorld struct {
 	t     *testing.T
-	store *coe.Store
+	store *state.Store
 	diary *diary
 	c     *Confirmer
 	noted map[string]bool // written by the Confirmer
@@ -103,7 +104,7 @@ func (w *confirmWorld) takes(uid, addr string) {
 }
 
 func newConfirmWorld(t *testing.T) *confirmWorld {
-	w := &confirmWorld{t: t, store: coe.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}, noted: map[string]bool{}}
+	w := &confirmWorld{t: t, store: state.NewStore(nil, coe.RESTCONF), diary: &diary{records: map[string][]byte{}}, backend: map[string]*coe.Lease{}, noted: map[string]bool{}}
 	w.c = NewConfirmer(w.store, w.diary, ConfirmedBackend{
 		Has: func(l *coe.Lease) bool {
 			w.mu.Lock()
@@ -133,7 +134,7 @@ func (w *confirmWorld) lease(uid, addr string) *coe.Lease {
 		PodUID: uid, InterfaceUID: uid, Namespace: "shop", Pod: uid, Name: "shop:" + uid, Node: netip.MustParseAddr("192.168.33.12"),
 		Addresses: []coe.LeasedAddress{{Address: netip.MustParseAddr(addr)}},
 	}
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: uid, Name: uid, Namespace: "shop"})
 		tx.PutLease(l)
 	})
@@ -167,7 +168,7 @@ func TestConfirmer(t *testing.T) {
 		sleep()
 		require.Equal(t, commits, w.diary.commits, "correct records are not written")
 
-		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "a") })
+		w.store.Update(func(tx *state.Tx) { tx.DeletePod(coe.RESTCONF, "a") })
 		w.c.Mark("a")
 		sleep()
 		require.Equal(t, []string{"a/a"}, w.diary.names(), "no origin has reported the pod, but it may exist")

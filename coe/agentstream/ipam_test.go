@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ipam"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -21,14 +22,14 @@ import (
 func TestWhatIPAMChooses(t *testing.T) {
 	b := newBed(t)
 	r := b.replica()
-	store := coe.NewStore(func(coe.Changed) {}, coe.RESTCONF)
+	store := state.NewStore(func(state.Changed) {}, coe.RESTCONF)
 	assigner := ipam.New(ipam.Config{}, store, b.chosen, slog.New(slog.DiscardHandler))
 	require.NoError(t, assigner.Load(t.Context()))
 	assigner.SetPools([]dhcppool.Pool{{
 		Network: "default", Subnet: netip.MustParsePrefix("192.168.10.0/24"), Gateway: netip.MustParseAddr("192.168.10.2"),
 		From: netip.MustParseAddr("192.168.10.3"), To: netip.MustParseAddr("192.168.10.50"),
 	}})
-	change := func(change func(*coe.Tx)) {
+	change := func(change func(*state.Tx)) {
 		store.Update(change)
 		_, _, err := assigner.Sync(t.Context(), []string{"default"})
 		require.NoError(t, err)
@@ -43,7 +44,7 @@ func TestWhatIPAMChooses(t *testing.T) {
 	knows := func(want map[string]told) func() bool {
 		return func() bool { return a.at() != "" && len(a.now()) == len(want) && sameOf(want, a.now()) }
 	}
-	change(func(tx *coe.Tx) {
+	change(func(tx *state.Tx) {
 		tx.SetComplete(coe.RESTCONF)
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: pod1, Name: "busybox1", Namespace: "default", HostIP: netip.MustParseAddr(node1)})
 	})
@@ -53,7 +54,7 @@ func TestWhatIPAMChooses(t *testing.T) {
 	require.NoError(t, b.confirmed.Commit(t.Context(), map[string][]byte{RecordName(lease.Key()): ConfirmationOf(lease).Encode()}, nil))
 	require.Eventually(t, knows(map[string]told{pod1 + "/" + pod1: {Operation: "put", Pod: pod1, Interface: pod1, MAC: "0a:58:c0:a8:0a:03", Node: node1, Confirmed: true}}), patience.Patience, time.Millisecond)
 
-	change(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, pod1) })
+	change(func(tx *state.Tx) { tx.DeletePod(coe.RESTCONF, pod1) })
 	require.Eventually(t, knows(nil), patience.Patience, time.Millisecond)
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Journal keeps the records.
@@ -28,7 +29,7 @@ type Journal interface {
 // Config configures a Keeper.
 type Config struct {
 	Journal Journal
-	Store   *coe.Store
+	Store   *state.Store
 	// Port is the TCP port on which agents answer.
 	Port uint16
 	// Unsupported says why the network has no egress addresses; empty if it has.
@@ -388,7 +389,7 @@ func (k *Keeper) refuseAll(specs []*coe.EgressSpec) {
 
 func (k *Keeper) publish() {
 	set, problems := k.set, k.problems
-	k.cfg.Store.Update(func(tx *coe.Tx) { tx.SetEgress(set.EgressIPs, problems) })
+	k.cfg.Store.Update(func(tx *state.Tx) { tx.SetEgress(set.EgressIPs, problems) })
 }
 
 // asker asks nodes, each at most once at a time.

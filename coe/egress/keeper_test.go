@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // memoryJournal keeps records in memory. While broken is set, it makes half of a change and fails, and cannot be read.
@@ -104,7 +105,7 @@ func pass(d time.Duration) { <-time.After(d) }
 
 type kept struct {
 	t       *testing.T
-	store   *coe.Store
+	store   *state.Store
 	journal *memoryJournal
 	nodes   *nodesOfTest
 	keeper  *Keeper
@@ -117,7 +118,7 @@ func newKept(t *testing.T, records map[string][]byte) *kept {
 	k.nodes = &nodesOfTest{
 		journal: k.journal, silent: map[netip.Addr]bool{}, counted: map[netip.Addr]int{}, comesIn: func(netip.Addr) bool { return false },
 	}
-	k.store = coe.NewStore(func(c coe.Changed) {
+	k.store = state.NewStore(func(c state.Changed) {
 		if (c.Egress || c.Cluster) && k.keeper != nil {
 			k.keeper.Wake()
 		}
@@ -147,7 +148,7 @@ func (k *kept) lead() {
 }
 
 func (k *kept) list(specs ...*coe.EgressSpec) {
-	k.store.Update(func(tx *coe.Tx) {
+	k.store.Update(func(tx *state.Tx) {
 		for i, addr := range []netip.Addr{nodeA, nodeB} {
 			tx.PutNode(coe.Kubernetes, &coe.Node{UID: fmt.Sprint(i), HostName: fmt.Sprint("node-", i), InternalIP: addr, Egress: true})
 			tx.PutNodeFact(&coe.NodeFact{Node: addr, Number: uint32(i + 1)})
@@ -164,7 +165,7 @@ func (k *kept) list(specs ...*coe.EgressSpec) {
 func (k *kept) cordon(node netip.Addr, is bool) {
 	n := *k.store.Nodes()[node]
 	n.Cordoned = is
-	k.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, &n) })
+	k.store.Update(func(tx *state.Tx) { tx.PutNode(coe.Kubernetes, &n) })
 }
 
 func (k *kept) host() netip.Addr {
@@ -195,7 +196,7 @@ func TestKeeper(t *testing.T) {
 		pass(time.Hour)
 		require.Zero(t, k.nodes.questions()+k.journal.commits)
 
-		k.store.Update(func(tx *coe.Tx) { tx.PutEgressSpec(shop) })
+		k.store.Update(func(tx *state.Tx) { tx.PutEgressSpec(shop) })
 		pass(2 * time.Second)
 		first := k.host()
 		second := map[netip.Addr]netip.Addr{nodeA: nodeB, nodeB: nodeA}[first]
@@ -240,7 +241,7 @@ func TestKeeper(t *testing.T) {
 			require.Equal(t, second, k.host())
 		}
 
-		k.store.Update(func(tx *coe.Tx) { tx.DeleteEgressSpec("u") })
+		k.store.Update(func(tx *state.Tx) { tx.DeleteEgressSpec("u") })
 		pass(time.Minute)
 		require.Empty(t, k.store.EgressIPs())
 		require.Empty(t, k.journal.records)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -37,7 +38,7 @@ func BenchmarkManyNodes(b *testing.B) {
 	for _, nodes := range []int{0, 5000} {
 		b.Run(fmt.Sprint(nodes), func(b *testing.B) {
 			w := newWorld(b, pool("default", "10.0.0.0/8", "", "", ""))
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				for i := range nodes {
 					tx.PutNode(coe.RESTCONF, &coe.Node{UID: fmt.Sprint("n", i), InternalIP: netip.AddrFrom4([4]byte{172, 16, byte(i >> 8), byte(i)})})
 				}
@@ -94,7 +95,7 @@ func BenchmarkLoad(b *testing.B) {
 		w.restart()
 	}
 	require.Len(b, w.store.View("ns0").Leases, 250)
-	w.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+	w.store.Update(func(tx *state.Tx) { tx.SetComplete(coe.RESTCONF) })
 }
 
 // BenchmarkStorm measures 5,000 pods in 20 namespaces on 50 nodes. They arrive in batches of 60
@@ -130,7 +131,7 @@ func BenchmarkChurn(b *testing.B) {
 	i, begun := 0, processorTime(b)
 	for b.Loop() {
 		p := *pods[i%len(pods)]
-		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, p.UID) })
+		w.store.Update(func(tx *state.Tx) { tx.DeletePod(coe.RESTCONF, p.UID) })
 		p.UID = fmt.Sprintf("00000000-0000-4000-9000-%012d", i)
 		p.Name = p.UID
 		pods[i%len(pods)] = &p

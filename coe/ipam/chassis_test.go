@@ -7,11 +7,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // report puts the chassis of nodes, by their addresses; an empty name deletes it.
 func (w *world) report(chassis map[string]string) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for a, name := range chassis {
 			if tx.DeleteChassis(addr(a)); name != "" {
 				tx.PutChassis(&coe.Chassis{Node: addr(a), Name: name})
@@ -114,7 +115,7 @@ func TestChassisInOVN(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.complete()
 	put := func() {
-		w.store.Update(func(tx *coe.Tx) {
+		w.store.Update(func(tx *state.Tx) {
 			for _, a := range []string{first, second} {
 				tx.PutNode(coe.RESTCONF, &coe.Node{UID: a, HostName: "host " + a, InternalIP: addr(a)})
 			}
@@ -124,7 +125,7 @@ func TestChassisInOVN(t *testing.T) {
 	put()
 	name := func(address string) string { return "host " + address }
 	inOVN := func(hosts map[string]string) {
-		w.store.Update(func(tx *coe.Tx) { tx.SetChassisOfOVN(hosts) })
+		w.store.Update(func(tx *state.Tx) { tx.SetChassisOfOVN(hosts) })
 		w.syncNodes()
 	}
 	problems := func() []coe.Problem { return w.store.Cluster().AddressProblems }
@@ -151,7 +152,7 @@ func TestChassisInOVN(t *testing.T) {
 	require.Contains(t, problems()[0].Message, `its chassis "a" (its name in OVN) is not in OVN, which has the node by the name "c"`)
 
 	w.restart()
-	w.store.Update(func(tx *coe.Tx) { tx.SetChassisOfOVN(nil) })
+	w.store.Update(func(tx *state.Tx) { tx.SetChassisOfOVN(nil) })
 	put()
 	w.report(reports)
 	w.complete()
@@ -213,7 +214,7 @@ func TestChassisWithTheNameOfANode(t *testing.T) {
 	w := newWorld(t, specPool())
 	w.complete()
 	put := func(address, name string) {
-		w.store.Update(func(tx *coe.Tx) {
+		w.store.Update(func(tx *state.Tx) {
 			tx.PutNode(coe.RESTCONF, &coe.Node{UID: address, HostName: name, InternalIP: addr(address)})
 		})
 		w.syncNodes()

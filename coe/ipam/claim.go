@@ -8,6 +8,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -217,13 +218,13 @@ func (r *round) putInstances(e *elan) {
 		rd, _ := r.rds.Get(vpn)
 		fact := &coe.VPNFact{Name: vpn, Namespace: name, RD: rd}
 		r.vpns[name], r.vpnOwners[vpn] = fact, name
-		r.write.Put(journal.RankInstance, journal.VPNRecord(vpn), fact, func(tx *coe.Tx) { tx.PutVPN(fact) })
+		r.write.Put(journal.RankInstance, journal.VPNRecord(vpn), fact, func(tx *state.Tx) { tx.PutVPN(fact) })
 	}
 }
 
 func (r *round) putELAN(e elanFact) {
 	r.elans[e.Name] = e
-	r.write.Put(journal.RankInstance, journal.ELANRecord(e.Name), e.ELANFact, func(tx *coe.Tx) { tx.PutELAN(e.namespace, e.ELANFact) })
+	r.write.Put(journal.RankInstance, journal.ELANRecord(e.Name), e.ELANFact, func(tx *state.Tx) { tx.PutELAN(e.namespace, e.ELANFact) })
 }
 
 // noteNetworkType records the network-type of an interface in an elan-instance.
@@ -273,6 +274,6 @@ func (r *round) giveUp(old, successor *coe.Lease) {
 		}
 		r.alloc.Pass(domain, a.Address, journal.FormerRecord(f))
 		r.addFormer(f)
-		r.write.Put(journal.RankFormer, journal.FormerRecord(f), f, func(tx *coe.Tx) { tx.PutFormer(f.Name(), f.Node) })
+		r.write.Put(journal.RankFormer, journal.FormerRecord(f), f, func(tx *state.Tx) { tx.PutFormer(f.Name(), f.Node) })
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // damages are the ways in which a record of a journal, and the record after it, can be damaged.
@@ -108,7 +109,7 @@ func keysOf(rows []inuse.Interface) (keys []coe.LeaseKey) {
 
 // putRest puts the nodes and services of a damageable world.
 func (w *world) putRest() {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for n, address := range []string{n1, n2} {
 			tx.PutNode(coe.RESTCONF, &coe.Node{UID: address, HostName: []string{"a", "b"}[n], InternalIP: addr(address)})
 		}

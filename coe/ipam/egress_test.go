@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // An egress address is nobody else's, and nobody else gets it. The external address that a node reports takes it from
@@ -17,7 +18,7 @@ func TestEgressAddresses(t *testing.T) {
 	w.putNodes("192.168.33.11")
 	w.syncNodes()
 	w.putServices(newService("shop", "s1", at("10.96.0.1"), outside("192.0.2.1")))
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "captured", HostName: "captured", InternalIP: addr("192.168.33.12"), ExternalIP: addr("192.0.2.9")})
 	})
 	w.setPools(specPool())
@@ -31,7 +32,7 @@ func TestEgressAddresses(t *testing.T) {
 	}
 	require.Nil(t, w.assigner.RefuseEgress(addr("192.0.2.9")))
 
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.SetEgress([]*coe.EgressIP{{Name: "e", Number: 1, Address: addr("192.0.2.9")}}, nil)
 	})
 	w.setPools(specPool())
@@ -43,13 +44,13 @@ func TestEgressAddresses(t *testing.T) {
 // An egress address is neither that of a gateway nor that of its router, and the refusal names the node of the gateway.
 func TestEgressAddressOfGateway(t *testing.T) {
 	w := newVIPWorld(t)
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "1", HostName: "node1", InternalIP: addr("192.168.33.11")})
 	})
 	gateway := &coe.Gateway{
 		Node: addr("192.168.33.11"), Chassis: "c", Address: netip.MustParsePrefix("192.168.33.138/24"), NextHop: addr("192.168.33.1"),
 	}
-	w.store.Update(func(tx *coe.Tx) { tx.PutGateway(gateway) })
+	w.store.Update(func(tx *state.Tx) { tx.PutGateway(gateway) })
 	for address, says := range map[string]string{
 		"192.168.33.138": "is the address of the gateway of node node1; send another",
 		"192.168.33.1":   "is the next hop of the gateway of node node1; send another",
@@ -60,6 +61,6 @@ func TestEgressAddressOfGateway(t *testing.T) {
 		require.Contains(t, refused.Message, says)
 	}
 	require.Nil(t, w.assigner.RefuseEgress(addr("192.168.33.139")))
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteGateway("192.168.33.11") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteGateway("192.168.33.11") })
 	require.Nil(t, w.assigner.RefuseEgress(addr("192.168.33.138")))
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -42,13 +43,13 @@ func FuzzFacts(f *testing.F) {
 // follower is another process, which follows the journal of a world.
 type follower struct {
 	*world
-	store    *coe.Store
+	store    *state.Store
 	facts    *journal.Facts
 	followed map[string][]byte
 }
 
 func newFollower(w *world) *follower {
-	store := coe.NewStore(nil, coe.RESTCONF)
+	store := state.NewStore(nil, coe.RESTCONF)
 	return &follower{world: w, store: store, facts: journal.NewFacts(store)}
 }
 
@@ -72,7 +73,7 @@ func (o *follower) follow(snapshot bool) {
 // requireFacts requires that the store has the same contents as the store of an Assigner
 // that loads the journal.
 func (o *follower) requireFacts() {
-	loaded := coe.NewStore(nil, coe.RESTCONF)
+	loaded := state.NewStore(nil, coe.RESTCONF)
 	other := &world{TB: o.TB, journal: o.journal, isolated: o.isolated, now: o.now, vnis: o.vnis, store: loaded}
 	require.NoError(o, other.newAssigner().Load(o.Context()))
 	for _, ns := range append(loaded.Namespaces(), o.store.Namespaces()...) {
@@ -124,7 +125,7 @@ func TestDeposedAssigner(t *testing.T) {
 
 	// Another process leads, and releases all addresses.
 	deposed := w.store
-	w.store = coe.NewStore(func(c coe.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
+	w.store = state.NewStore(func(c state.Changed) { w.mark(c.Namespaces...) }, coe.RESTCONF)
 	w.assigner = w.newAssigner()
 	require.NoError(t, w.assigner.Load(t.Context()))
 	w.setPools(w.pools...)

@@ -3,8 +3,8 @@ package ipam
 import (
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // followPools finds the pools that are nearly full.
@@ -20,5 +20,5 @@ func (r *round) followPools() {
 func (r *round) tellAddressProblems() {
 	r.clusterChanged = true
 	problems := slices.Concat(r.misplaced, r.sharedChassis, r.nearlyFull)
-	r.store.Update(func(tx *coe.Tx) { tx.SetAddressProblems(problems) })
+	r.store.Update(func(tx *state.Tx) { tx.SetAddressProblems(problems) })
 }

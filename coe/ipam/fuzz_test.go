@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -170,10 +171,10 @@ func madePod(uid string, y, x byte) *coe.Pod {
 func (s *story) say(origin coe.Origin, uid string, p *coe.Pod) {
 	if p == nil {
 		delete(s.said[origin], uid)
-		s.store.Update(func(tx *coe.Tx) { tx.DeletePod(origin, uid) })
+		s.store.Update(func(tx *state.Tx) { tx.DeletePod(origin, uid) })
 	} else {
 		s.said[origin][uid] = p
-		s.store.Update(func(tx *coe.Tx) { tx.PutPod(origin, p) })
+		s.store.Update(func(tx *state.Tx) { tx.PutPod(origin, p) })
 	}
 	delete(s.pods, uid)
 	for _, o := range s.origins { // ascending precedence
@@ -192,7 +193,7 @@ func (s *story) putService(x byte) {
 	if x>>5 < 2 {
 		delete(s.services, svc.UID)
 	}
-	s.store.Update(func(tx *coe.Tx) {
+	s.store.Update(func(tx *state.Tx) {
 		if s.services[svc.UID] == nil {
 			tx.DeleteService(coe.RESTCONF, svc.UID)
 		} else {
@@ -223,7 +224,7 @@ func (s *story) reboot(other bool) {
 // repeat reports all pods to a new store, one origin after the other, with Syncs in between.
 func (s *story) repeat() {
 	for _, o := range s.origins {
-		s.store.Update(func(tx *coe.Tx) {
+		s.store.Update(func(tx *state.Tx) {
 			for _, p := range s.said[o] {
 				tx.PutPod(o, p)
 			}
@@ -258,7 +259,7 @@ func (s *story) lose(x byte) {
 	}
 	s.loseJournal()
 	if x>>3&1 == 1 {
-		s.store.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+		s.store.Update(func(tx *state.Tx) { tx.SetComplete(coe.RESTCONF) })
 		s.setPools(pools...)
 	}
 	s.repeat()
@@ -487,7 +488,7 @@ func (s *story) end() {
 	s.sync()
 	require.Equal(s, commits, s.journal.commits, "a Sync without changes writes nothing")
 
-	s.store.Update(func(tx *coe.Tx) {
+	s.store.Update(func(tx *state.Tx) {
 		for uid := range s.pods {
 			tx.DeletePod(coe.RESTCONF, uid)
 			tx.DeletePod(coe.Kubernetes, uid)

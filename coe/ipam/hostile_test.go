@@ -13,6 +13,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -48,7 +49,7 @@ func FuzzHostile(f *testing.F) {
 type hostile struct {
 	*world
 	*rand.Rand
-	said map[string]func(*coe.Tx) // the last report of each object
+	said map[string]func(*state.Tx) // the last report of each object
 }
 
 func newHostile(t *testing.T, seed uint64) *hostile {
@@ -58,7 +59,7 @@ func newHostile(t *testing.T, seed uint64) *hostile {
 	}
 	w.restart()
 	w.complete()
-	return &hostile{w, rand.New(rand.NewPCG(seed, 0)), map[string]func(*coe.Tx){}}
+	return &hostile{w, rand.New(rand.NewPCG(seed, 0)), map[string]func(*state.Tx){}}
 }
 
 // address returns an address that several objects request. It belongs to nodes, to the node
@@ -79,7 +80,7 @@ func (h *hostile) say() {
 	gone := h.IntN(5) == 0
 	uid := fmt.Sprint("object-", n)
 	var key string
-	var change func(*coe.Tx)
+	var change func(*state.Tx)
 	switch h.IntN(3) {
 	case 0:
 		p := newPod(uid, []string{n1, n2}[h.IntN(2)], in(h.namespace()))
@@ -90,7 +91,7 @@ func (h *hostile) say() {
 		if h.IntN(3) == 0 {
 			p.NodeName = fmt.Sprint("node-", h.IntN(3))
 		}
-		key, change = "pod", func(tx *coe.Tx) {
+		key, change = "pod", func(tx *state.Tx) {
 			if tx.DeletePod(origin, uid); !gone {
 				tx.PutPod(origin, p)
 			}
@@ -104,14 +105,14 @@ func (h *hostile) say() {
 			s.ExternalIPs = []netip.Addr{h.address()}
 			s.LoadBalancerIPs = s.ExternalIPs[:h.IntN(2)]
 		}
-		key, change = "service", func(tx *coe.Tx) {
+		key, change = "service", func(tx *state.Tx) {
 			if tx.DeleteService(origin, uid); !gone {
 				tx.PutService(origin, s)
 			}
 		}
 	default:
 		node := &coe.Node{UID: uid, HostName: fmt.Sprint("node-", h.IntN(3)), InternalIP: h.address()}
-		key, change = "node", func(tx *coe.Tx) {
+		key, change = "node", func(tx *state.Tx) {
 			if tx.DeleteNode(origin, uid); !gone {
 				tx.PutNode(origin, node)
 			}
@@ -205,7 +206,7 @@ func TestNodeWithAClusterAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newVIPWorld(t)
-			w.store.Update(func(tx *coe.Tx) { tx.PutNode(coe.Kubernetes, node) })
+			w.store.Update(func(tx *state.Tx) { tx.PutNode(coe.Kubernetes, node) })
 			w.sync()
 			for _, uid := range []string{"dns", "again"} {
 				w.putServices(newService("kube-system", uid, at("10.96.0.10")))

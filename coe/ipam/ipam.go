@@ -21,6 +21,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -112,7 +113,7 @@ const serviceDomain = ""
 // the first Sync. Its methods may be called concurrently; they run one at a time.
 type Assigner struct {
 	cfg     Config
-	store   *coe.Store
+	store   *state.Store
 	journal journal.Journal
 	log     *slog.Logger
 
@@ -155,7 +156,7 @@ type Assigner struct {
 }
 
 // New returns an Assigner without records.
-func New(cfg Config, store *coe.Store, records journal.Journal, log *slog.Logger) *Assigner {
+func New(cfg Config, store *state.Store, records journal.Journal, log *slog.Logger) *Assigner {
 	a := &Assigner{
 		cfg: cfg.withDefaults(), store: store, journal: records, log: log,
 		stale: true, waiting: map[string]*refused{},

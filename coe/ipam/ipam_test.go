@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -288,7 +289,7 @@ func TestMAC(t *testing.T) {
 
 func TestAddressesOfSources(t *testing.T) {
 	w := newWorld(t)
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", InternalIP: addr(n1), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.11.2.0/24")}})
 	})
 	a := newPod("a", n1, wanting("10.11.2.28"))
@@ -463,15 +464,15 @@ func TestMACWaitsForEverySource(t *testing.T) {
 	w := &world{TB: t, journal: newJournal(), now: time.Unix(1000, 0), origins: []coe.Origin{coe.RESTCONF, coe.Kubernetes}}
 	w.pools = []dhcppool.Pool{specPool()}
 	say := func() {
-		w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
+		w.store.Update(func(tx *state.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
 		w.sync()
-		w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
+		w.store.Update(func(tx *state.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
 		w.sync()
 		w.complete()
 		w.sync()
 	}
 	w.restart()
-	w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
+	w.store.Update(func(tx *state.Tx) { tx.PutPod(coe.Kubernetes, newPod("a", n1)) })
 	w.complete()
 	w.sync()
 	w.restart()
@@ -479,7 +480,7 @@ func TestMACWaitsForEverySource(t *testing.T) {
 	require.Equal(t, "0a:58:c0:a8:0a:03", w.lease(newPod("a", n1)).MAC)
 
 	w.restart()
-	w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
+	w.store.Update(func(tx *state.Tx) { tx.PutPod(coe.RESTCONF, newPod("a", n1, withMAC("02:00:00:00:00:aa"))) })
 	w.complete()
 	w.sync()
 	require.Equal(t, "02:00:00:00:00:aa", w.lease(newPod("a", n1)).MAC, "when the other is known to say nothing")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
@@ -53,7 +54,7 @@ func (a *Assigner) load(ctx context.Context) error {
 	a.takeVIPs(claims)
 	a.clusterChanged = true
 	told := a.store.Views()
-	a.store.Update(func(tx *coe.Tx) {
+	a.store.Update(func(tx *state.Tx) {
 		journal.Retract(tx, told)
 		vips.Retract(tx, told)
 		a.tell(tx)
@@ -262,7 +263,7 @@ func (a *Assigner) restoreAddresses(j *journal.Records, formers []*journal.Forme
 }
 
 // tell puts every fact into the store.
-func (m *memory) tell(tx *coe.Tx) {
+func (m *memory) tell(tx *state.Tx) {
 	for _, l := range m.leases {
 		tx.PutLease(l)
 	}

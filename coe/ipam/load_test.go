@@ -10,13 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 func TestRestartFindsTheSame(t *testing.T) {
 	w := newWorld(t, specPool(), pool("services", "10.96.0.0/24", "", "", ""))
 	pods := []*coe.Pod{newPod("a", n1), newPod("b", n2), newPod("c", n1, in("other")), newPod("d", n1, wanting("172.16.0.1"))}
 	w.put(pods...)
-	w.store.Update(func(tx *coe.Tx) { tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"}) })
+	w.store.Update(func(tx *state.Tx) { tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"}) })
 	w.sync()
 	w.remove(pods[1])
 	w.sync()

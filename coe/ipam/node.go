@@ -9,6 +9,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // adoptNodes gives nodes the numbers of their management ports' addresses, and returns how
@@ -46,7 +47,7 @@ func (r *round) followNetworks() {
 		return
 	}
 	r.networks = now
-	r.write.Put(journal.RankInstance, journal.NetworksRecord, now, func(tx *coe.Tx) { tx.SetNetworks(now) })
+	r.write.Put(journal.RankInstance, journal.NetworksRecord, now, func(tx *state.Tx) { tx.SetNetworks(now) })
 }
 
 // noteReach logs a warning, once, if a service has an address that is in no range that nodes

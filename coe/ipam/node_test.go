@@ -10,11 +10,12 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
 func (w *world) putNodes(addresses ...string) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, a := range addresses {
 			tx.PutNode(coe.RESTCONF, &coe.Node{UID: a, InternalIP: addr(a)})
 		}
@@ -23,7 +24,7 @@ func (w *world) putNodes(addresses ...string) {
 }
 
 func (w *world) removeNode(address string) {
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteNode(coe.RESTCONF, address) })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteNode(coe.RESTCONF, address) })
 	w.syncNodes()
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/inuse"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -237,7 +238,7 @@ func TestGatewayOfTakenMAC(t *testing.T) {
 	require.NotEqual(t, "0a:58:0a:00:00:11", last.MAC)
 
 	// The gateway of a requested address outside of pools, in the pod-cidr of the node, is link-local then.
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n3", HostName: "n3", InternalIP: addr(n3), PodCIDRs: []netip.Prefix{netip.MustParsePrefix("10.8.0.0/24")}})
 	})
 	single := []*coe.Pod{newPod("single0", n3, in("a"), wanting("10.8.0.7"), mac("10.8.0.1")), newPod("single1", n3, in("b"), wanting("10.8.0.8"))}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // release marks leases as released: their addresses rest, and the interface can get them again.
@@ -121,7 +122,7 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	}
 	if found {
 		delete(r.elans, e.Name)
-		r.write.Remove(journal.RankDeleteInstance, journal.ELANRecord(e.Name), func(tx *coe.Tx) { tx.DeleteELAN(ns.name, e.Name) })
+		r.write.Remove(journal.RankDeleteInstance, journal.ELANRecord(e.Name), func(tx *state.Tx) { tx.DeleteELAN(ns.name, e.Name) })
 		swept = true
 	}
 	if len(ns.elans) > 0 {
@@ -134,7 +135,7 @@ func (r *round) sweepELAN(e *elan) (swept bool) {
 	if vpn := r.vpns[ns.name]; vpn != nil {
 		delete(r.vpns, ns.name)
 		delete(r.vpnOwners, vpn.Name)
-		r.write.Remove(journal.RankDeleteInstance, journal.VPNRecord(vpn.Name), func(tx *coe.Tx) { tx.DeleteVPN(ns.name) })
+		r.write.Remove(journal.RankDeleteInstance, journal.VPNRecord(vpn.Name), func(tx *state.Tx) { tx.DeleteVPN(ns.name) })
 		swept = true
 	}
 	return swept

@@ -12,6 +12,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/chassis"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // nodeOwner is the owner of the addresses that are held for a node.
@@ -166,7 +167,7 @@ func (r *round) claimNodes() {
 			if known[addr] == nil && !r.mustForget(addr) {
 				r.nodeIDs.Release(addr.String())
 				delete(r.numbers, addr)
-				r.write.Remove(journal.RankDeleteInstance, journal.NodeRecord(addr), func(tx *coe.Tx) { tx.DeleteNodeFact(addr) })
+				r.write.Remove(journal.RankDeleteInstance, journal.NodeRecord(addr), func(tx *state.Tx) { tx.DeleteNodeFact(addr) })
 			}
 		}
 	}
@@ -219,5 +220,5 @@ func (r *round) mustForget(node netip.Addr) bool {
 
 func (r *round) putNode(fact *coe.NodeFact) {
 	r.numbers[fact.Node] = fact
-	r.write.Put(journal.RankInstance, journal.NodeRecord(fact.Node), fact, func(tx *coe.Tx) { tx.PutNodeFact(fact) })
+	r.write.Put(journal.RankInstance, journal.NodeRecord(fact.Node), fact, func(tx *state.Tx) { tx.PutNodeFact(fact) })
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // setClock sets the clock. The monotonic time does not change.
@@ -25,7 +26,7 @@ func TestRestWhateverTheClockSays(t *testing.T) {
 				w := newWorld(t, pool("default", "10.0.0.0/29", "10.0.0.2", "10.0.0.2", ""), pool("services", "10.96.0.0/30", "10.96.0.2", "10.96.0.2", ""))
 				a, b, moves := newPod("a", n1), newPod("b", n1), newPod("m", n1, wanting("172.16.0.1"))
 				service := func(uid string, there bool) {
-					w.store.Update(func(tx *coe.Tx) {
+					w.store.Update(func(tx *state.Tx) {
 						if there {
 							tx.PutService(coe.RESTCONF, &coe.Service{UID: uid, Namespace: "default"})
 						} else {

@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 func TestServices(t *testing.T) {
 	put := func(w *world, services ...*coe.Service) {
-		w.store.Update(func(tx *coe.Tx) {
+		w.store.Update(func(tx *state.Tx) {
 			for _, s := range services {
 				tx.PutService(coe.RESTCONF, s)
 			}
@@ -37,21 +38,21 @@ func TestServices(t *testing.T) {
 	taken := &coe.Service{UID: "st", Namespace: "other", ClusterIPs: []netip.Addr{addr("10.96.0.3")}}
 	put(w, taken)
 	require.Equal(t, coe.AddressTaken, w.store.View("other").ServiceRefusals["st"].Reason)
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "st") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteService(coe.RESTCONF, "st") })
 
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
 	w.sync()
 	require.NotZero(t, w.store.View("default").ServiceFacts["sa"].Released)
 	put(w, a)
 	require.Zero(t, w.store.View("default").ServiceFacts["sa"].Released)
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteService(coe.RESTCONF, "sa") })
 	w.sync()
 	w.now = w.now.Add(30 * time.Second)
 	w.mark("default")
 	w.sync()
 	require.Equal(t, "10.96.0.3", w.store.View("other").ServiceFacts["sb"].Address.String())
 
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteService(coe.RESTCONF, "s0"); tx.DeleteService(coe.RESTCONF, "sb") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteService(coe.RESTCONF, "s0"); tx.DeleteService(coe.RESTCONF, "sb") })
 	w.sync()
 	w.wait(30 * time.Second)
 	require.Empty(t, w.journal.records)
@@ -61,7 +62,7 @@ func TestServices(t *testing.T) {
 // pool.
 func TestServicePoolComesLater(t *testing.T) {
 	w := newWorld(t)
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default", ExternalIPs: []netip.Addr{addr("172.30.1.9")}})
 	})
 	w.sync()
@@ -81,7 +82,7 @@ func TestNoServiceGetsANodesAddress(t *testing.T) {
 			w.complete()
 			w.setPools(pool("services", "10.96.0.0/30", "10.96.0.1", "10.96.0.2", ""), pool("default", "192.168.10.0/30", "192.168.10.2", "192.168.10.2", "192.168.10.1"))
 			p := newPod("p", "10.0.0.9")
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n1", HostName: "one", InternalIP: addr("10.96.0.1")})
 				tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n2", HostName: "two", InternalIP: addr("192.168.10.2")})
 				tx.PutService(coe.RESTCONF, &coe.Service{UID: "s", Namespace: "default"})
@@ -114,7 +115,7 @@ func TestNodesAddressComesFree(t *testing.T) {
 	p, next := newPod("p", "10.0.0.9"), newPod("next", "10.0.0.9")
 	w.put(p)
 	w.sync()
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n", HostName: "one", InternalIP: addr("192.168.10.2")})
 	})
 	w.sync()

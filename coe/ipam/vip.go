@@ -11,6 +11,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
@@ -29,7 +30,7 @@ type vipClaims struct {
 	journal  journal.Journal
 	alloc    *dhcppool.Allocator // holds the cluster addresses
 	write    *journal.Write
-	told     []func(*coe.Tx) // the changes of the store that follow, in the order of the claims
+	told     []func(*state.Tx) // the changes of the store that follow, in the order of the claims
 	round    uint64
 	freed    bool // a claim was released in this round
 	reserved ranges.Reserved
@@ -69,7 +70,7 @@ func (v *vipClaims) load(ctx context.Context) (damaged []error, err error) {
 }
 
 // tell puts every claim into the store.
-func (v *vipClaims) tell(tx *coe.Tx) {
+func (v *vipClaims) tell(tx *state.Tx) {
 	for c := range v.All() {
 		tx.PutVIP(c.Namespace, c.VIP)
 	}
@@ -264,14 +265,14 @@ func takenVIP(by *vips.Claim, v coe.VIP) *coe.Refusal {
 func (v *vipClaims) claim(f coe.VIPFact) {
 	v.Add(f, v.round)
 	v.write.Put(journal.RankLease, vips.Record(f.VIP), f, nil)
-	v.told = append(v.told, func(tx *coe.Tx) { tx.PutVIP(f.Namespace, f.VIP) })
+	v.told = append(v.told, func(tx *state.Tx) { tx.PutVIP(f.Namespace, f.VIP) })
 }
 
 // release deletes the record of a claim, and releases its address.
 func (v *vipClaims) release(c *vips.Claim) {
 	v.Drop(c)
 	v.write.Remove(journal.RankInstance, vips.Record(c.VIP), nil)
-	v.told = append(v.told, func(tx *coe.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
+	v.told = append(v.told, func(tx *state.Tx) { tx.DeleteVIP(c.Namespace, c.VIP) })
 	if !c.External && v.alloc.Owner(serviceDomain, c.Address) == saidOwner(c.Address) {
 		v.alloc.Release(serviceDomain, c.Address)
 	}
@@ -288,14 +289,14 @@ func (v *vipClaims) releaseUnused(namespace string) {
 }
 
 // flush writes the changed claims to the journal and then to the store.
-func (v *vipClaims) flush(ctx context.Context, store *coe.Store) error {
+func (v *vipClaims) flush(ctx context.Context, store *state.Store) error {
 	if v.write.Empty() {
 		return nil
 	}
 	if err := v.write.Commit(ctx, v.journal); err != nil {
 		return err
 	}
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		for _, tell := range v.told {
 			tell(tx)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/coe/vips"
 )
 
@@ -56,7 +57,7 @@ func onPort(protocol string, port uint16) func(*coe.Service) {
 func everyPort(s *coe.Service) { s.Ports = nil }
 
 func (w *world) putServices(services ...*coe.Service) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, s := range services {
 			tx.PutService(coe.Kubernetes, s)
 		}
@@ -65,7 +66,7 @@ func (w *world) putServices(services ...*coe.Service) {
 }
 
 func (w *world) removeServices(uids ...string) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, uid := range uids {
 			tx.DeleteService(coe.Kubernetes, uid)
 		}
@@ -186,7 +187,7 @@ func TestVIPs(t *testing.T) {
 			w.sync()
 			check(w)
 
-			standby := coe.NewStore(nil, coe.RESTCONF)
+			standby := state.NewStore(nil, coe.RESTCONF)
 			require.NoError(t, vips.NewFacts(standby).Apply(true, maps.Clone(w.vips.records), nil))
 			require.True(t, maps.Equal(w.store.View("b").VIPs, standby.View("b").VIPs))
 
@@ -212,14 +213,14 @@ func TestVIPsOfNodes(t *testing.T) {
 	both := []string{"10.96.0.1 0", "192.0.2.1 tcp80"}
 	require.Equal(t, both, w.holds("a"))
 
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n", HostName: "node-9", InternalIP: addr("10.0.0.9"), ExternalIP: addr("192.0.2.1")})
 	})
 	w.setPools()
 	w.sync()
 	require.Equal(t, both[:1], w.holds("a"))
 	require.Contains(t, w.store.View("a").ServiceRefusals["s"].Message, "node-9")
-	w.store.Update(func(tx *coe.Tx) { tx.DeleteNode(coe.Kubernetes, "n") })
+	w.store.Update(func(tx *state.Tx) { tx.DeleteNode(coe.Kubernetes, "n") })
 	w.setPools()
 	w.sync()
 	require.Equal(t, both, w.holds("a"))
@@ -236,7 +237,7 @@ func TestVIPsOfNodes(t *testing.T) {
 // of a node. No list must allow it.
 func TestVIPsOfClients(t *testing.T) {
 	w := newVIPWorld(t)
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.RESTCONF, &coe.Node{UID: "n", InternalIP: addr("10.0.0.9")})
 		tx.PutService(coe.RESTCONF, newService("a", "s", at("10.96.0.1"), outside("172.30.1.9", "10.0.0.9")))
 	})
@@ -295,7 +296,7 @@ func TestVIPsOfAnOlderRelease(t *testing.T) {
 	w := newVIPWorld(t)
 	clear(w.vips.records)
 	w.restart()
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutService(coe.Kubernetes, newService("a", "z", at("10.96.0.1")))
 		tx.PutService(coe.Kubernetes, newService("b", "y", at("10.96.0.2")))
 	})
@@ -352,7 +353,7 @@ func TestBalancedAddressInOneRound(t *testing.T) {
 	thief := newService("a", "z", at("10.96.0.1"), outside("192.0.2.1"))
 	w.putServices(thief)
 	w.restart()
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		tx.PutService(coe.Kubernetes, thief)
 		tx.PutService(coe.Kubernetes, newService("b", "y", at("10.96.0.2"), balanced("192.0.2.1")))
 	})

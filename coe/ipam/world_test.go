@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -25,7 +26,7 @@ import (
 // world has a store, a journal and an assigner. Its clock changes only when a test sets it.
 type world struct {
 	testing.TB
-	store    *coe.Store
+	store    *state.Store
 	journal  *memoryJournal
 	vips     *memoryJournal // of claims of service addresses; nil if they are not recorded
 	assigner *ipam.Assigner
@@ -72,7 +73,7 @@ func (w *world) restart() {
 	if w.origins == nil {
 		w.origins = []coe.Origin{coe.RESTCONF}
 	}
-	w.store = coe.NewStore(func(c coe.Changed) {
+	w.store = state.NewStore(func(c state.Changed) {
 		w.mark(c.Namespaces...)
 		if c.Cluster {
 			w.mark("") // as the bridge does
@@ -116,7 +117,7 @@ func (w *world) loseJournal() {
 }
 
 func (w *world) complete() {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, o := range w.origins {
 			tx.SetComplete(o)
 		}
@@ -169,7 +170,7 @@ func (w *world) damaged() (records []string) {
 }
 
 func (w *world) put(pods ...*coe.Pod) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, p := range pods {
 			tx.PutPod(coe.RESTCONF, p)
 		}
@@ -177,7 +178,7 @@ func (w *world) put(pods ...*coe.Pod) {
 }
 
 func (w *world) remove(pods ...*coe.Pod) {
-	w.store.Update(func(tx *coe.Tx) {
+	w.store.Update(func(tx *state.Tx) {
 		for _, p := range pods {
 			tx.DeletePod(coe.RESTCONF, p.UID)
 		}

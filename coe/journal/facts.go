@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -14,22 +15,22 @@ import (
 // shows the same data as the leader, and can take over. Facts is for one goroutine. It must not
 // be used after an Assigner of the same Store (coe/ipam) was loaded.
 type Facts struct {
-	store *coe.Store
+	store *state.Store
 	// retract has the function that removes the fact of each record from the store.
-	retract map[string]func(*coe.Tx)
+	retract map[string]func(*state.Tx)
 	damaged Damage
 }
 
 // NewFacts returns Facts without records. It deletes the refusals of an Assigner of this
 // process, because the new leader may have found an address.
-func NewFacts(store *coe.Store) *Facts {
+func NewFacts(store *state.Store) *Facts {
 	namespaces := store.Namespaces()
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		for _, ns := range namespaces {
 			tx.SetRefusals(ns, nil, nil)
 		}
 	})
-	return &Facts{store: store, retract: map[string]func(*coe.Tx){}, damaged: Damage{}}
+	return &Facts{store: store, retract: map[string]func(*state.Tx){}, damaged: Damage{}}
 }
 
 // Apply applies a revision of the journal. With snapshot, puts has all records, and Apply removes
@@ -43,7 +44,7 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) e
 		clear(f.retract)
 		clear(f.damaged)
 	}
-	f.store.Update(func(tx *coe.Tx) {
+	f.store.Update(func(tx *state.Tx) {
 		if snapshot {
 			Retract(tx, before)
 		}
@@ -62,7 +63,7 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) e
 	return errors.Join(damaged...)
 }
 
-func (f *Facts) forget(tx *coe.Tx, key string) {
+func (f *Facts) forget(tx *state.Tx, key string) {
 	if retract := f.retract[key]; retract != nil {
 		retract(tx)
 		delete(f.retract, key)
@@ -71,18 +72,18 @@ func (f *Facts) forget(tx *coe.Tx, key string) {
 }
 
 // tell puts the fact of a record into the store, and adds the function that removes it.
-func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
+func (f *Facts) tell(tx *state.Tx, key string, value []byte) error {
 	var j Records
 	if err := j.Decode(key, value); err != nil {
 		return err
 	}
 	for _, l := range j.Leases {
 		tx.PutLease(l)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteLease(l.Namespace, l.Key()) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteLease(l.Namespace, l.Key()) }
 	}
 	for _, rest := range j.Formers {
 		tx.PutFormer(rest.Name(), rest.Node)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteFormer(rest.Name()) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteFormer(rest.Name()) }
 	}
 	for _, b := range j.Blocks {
 		_, ns, err := netvirt.ParseELANName(b.ELAN)
@@ -90,7 +91,7 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 			return err
 		}
 		tx.PutBlock(ns, b)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteBlock(ns, b.ELAN, b.Prefix) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteBlock(ns, b.ELAN, b.Prefix) }
 	}
 	for _, e := range j.ELANs {
 		_, ns, err := netvirt.ParseELANName(e.Name)
@@ -98,29 +99,29 @@ func (f *Facts) tell(tx *coe.Tx, key string, value []byte) error {
 			return err
 		}
 		tx.PutELAN(ns, e)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteELAN(ns, e.Name) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteELAN(ns, e.Name) }
 	}
 	for _, v := range j.VPNs {
 		tx.PutVPN(v)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteVPN(v.Namespace) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteVPN(v.Namespace) }
 	}
 	for _, s := range j.Services {
 		tx.PutServiceFact(s)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteServiceFact(s.Namespace, s.UID) }
 	}
 	for _, n := range j.Nodes {
 		tx.PutNodeFact(n)
-		f.retract[key] = func(tx *coe.Tx) { tx.DeleteNodeFact(n.Node) }
+		f.retract[key] = func(tx *state.Tx) { tx.DeleteNodeFact(n.Node) }
 	}
 	for _, n := range j.Networks {
 		tx.SetNetworks(n)
-		f.retract[key] = func(tx *coe.Tx) { tx.SetNetworks(nil) }
+		f.retract[key] = func(tx *state.Tx) { tx.SetNetworks(nil) }
 	}
 	return nil
 }
 
 // Retract removes every fact of the journal from the store: the facts of the views, and the facts of the cluster.
-func Retract(tx *coe.Tx, views []coe.View) {
+func Retract(tx *state.Tx, views []coe.View) {
 	for _, v := range views {
 		for _, l := range v.Leases {
 			tx.DeleteLease(v.Namespace, l.Key())

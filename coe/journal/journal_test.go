@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // steps is a Journal of one change in a Commit. It notes them.
@@ -70,7 +71,7 @@ func TestFactsSetDamagedRecordsAside(t *testing.T) {
 		"no kind":         {"moon", `{}`, "delete it if none did"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := coe.NewStore(nil, coe.RESTCONF)
+			store := state.NewStore(nil, coe.RESTCONF)
 			f := journal.NewFacts(store)
 			require.ErrorContains(t, f.Apply(true, map[string][]byte{c.key: []byte(c.value), journal.NodeRecord(node): []byte(whole)}, nil), c.key)
 			require.EqualValues(t, 7, store.Cluster().Numbers[node].Number)

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Rank is the place of a change in the order in which the changes of a Write reach the journal, if they do not fit into one
@@ -31,7 +31,7 @@ const (
 type change struct {
 	rank  Rank
 	value any // nil deletes
-	tell  func(*coe.Tx)
+	tell  func(*state.Tx)
 }
 
 // Write collects changes. A later change of a key replaces an earlier one.
@@ -44,12 +44,12 @@ type Write struct {
 func NewWrite() *Write { return &Write{changes: map[string]change{}} }
 
 // Put writes a record, and then makes a change of the store; tell may be nil.
-func (w *Write) Put(rank Rank, key string, value any, tell func(*coe.Tx)) {
+func (w *Write) Put(rank Rank, key string, value any, tell func(*state.Tx)) {
 	w.changes[key] = change{rank, value, tell}
 }
 
 // Remove deletes a record, and then makes a change of the store; tell may be nil.
-func (w *Write) Remove(rank Rank, key string, tell func(*coe.Tx)) {
+func (w *Write) Remove(rank Rank, key string, tell func(*state.Tx)) {
 	w.changes[key] = change{rank, nil, tell}
 	w.deletes = true
 }
@@ -126,7 +126,7 @@ func encode(changes []named) (puts map[string][]byte, deletes []string, err erro
 }
 
 // Tell applies all changes to the store, in the order of writing.
-func (w *Write) Tell(tx *coe.Tx) {
+func (w *Write) Tell(tx *state.Tx) {
 	for _, c := range w.inOrder() {
 		if c.tell != nil {
 			c.tell(tx)

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // realPod is a pod of the size that a Deployment's have.
@@ -49,7 +50,7 @@ func BenchmarkPodEvent(b *testing.B) {
 		"heartbeat": func(i int) *corev1.Pod { return realPod(i % 1000) },
 	} {
 		b.Run(name, func(b *testing.B) {
-			tables := newTables(Config{Store: coe.NewStore(nil, coe.Kubernetes), Observe: func(PodSeen) {}})
+			tables := newTables(Config{Store: state.NewStore(nil, coe.Kubernetes), Observe: func(PodSeen) {}})
 			pods := make([]*corev1.Pod, 20000)
 			for i := range pods {
 				pods[i] = podOf(i)
@@ -68,7 +69,7 @@ func BenchmarkPodMemory(b *testing.B) {
 	const count = 50000
 	for b.Loop() {
 		before := heap()
-		tables := newTables(Config{Store: coe.NewStore(nil, coe.Kubernetes)})
+		tables := newTables(Config{Store: state.NewStore(nil, coe.Kubernetes)})
 		var entries []entry[pod]
 		for from := 0; from < count; from += pageSize {
 			entries = append(entries, page(b, tables, from, realPod)...)
@@ -91,7 +92,7 @@ func BenchmarkPolicyMemory(b *testing.B) {
 			// held returns the heap of a Store with pods, and with policies if there are any.
 			held := func(policies int, podOf func(i int) *corev1.Pod) float64 {
 				before := heap()
-				tables := newTables(Config{Store: coe.NewStore(nil, coe.Kubernetes)})
+				tables := newTables(Config{Store: state.NewStore(nil, coe.Kubernetes)})
 				var entries []entry[pod]
 				for from := 0; from < count; from += pageSize {
 					entries = append(entries, page(b, tables, from, podOf)...)

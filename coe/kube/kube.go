@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/klog/v2"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // InterfacesAnnotation is the annotation with the interfaces of a pod.
@@ -41,7 +41,7 @@ type Config struct {
 	// EgressLabel is the label of nodes that may hold egress addresses.
 	EgressLabel string
 	// Store must have been created with the origin coe.Kubernetes.
-	Store *coe.Store
+	Store *state.Store
 	Log   *slog.Logger
 	// Registerer registers the metrics; nil registers none.
 	Registerer prometheus.Registerer

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // TestPagesAreBounded lists objects so large that a page of 500 exceeds the limit: the follower
@@ -55,7 +56,7 @@ func TestPagesAreBounded(t *testing.T) {
 	require.NoError(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	require.NoError(t, err)
-	source := NewWatcher(Config{Client: client, Store: coe.NewStore(nil, coe.Kubernetes), Log: slog.New(slog.DiscardHandler)})
+	source := NewWatcher(Config{Client: client, Store: state.NewStore(nil, coe.Kubernetes), Log: slog.New(slog.DiscardHandler)})
 	f := &follower[*corev1.ServiceList, *corev1.Service, *coe.Service]{
 		resource: resource{name: "services"}, client: client.CoreV1().Services(""), table: source.tables.services,
 		health: source.health.of(resource{name: "services"}),

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // object is a Kubernetes object.
@@ -35,10 +35,10 @@ type table[O object, V any] struct {
 	// merge returns the value to keep for an object with a former and a new value, and
 	// whether it has changed.
 	merge  func(before, now V) (V, bool)
-	put    func(*coe.Tx, V)
-	remove func(*coe.Tx, V)
+	put    func(*state.Tx, V)
+	remove func(*state.Tx, V)
 	// settle, if not nil, is called after a step with changes.
-	settle func(*coe.Tx)
+	settle func(*state.Tx)
 	// seen and gone, if not nil, return a function to call after the step, for an object that
 	// was read, and for an object that a list lacks.
 	seen func(o O, deleted bool) func()
@@ -47,7 +47,7 @@ type table[O object, V any] struct {
 	// optional is set for a resource that the origin is complete without.
 	optional bool
 	// complete is called within the step that applies the first list of a round.
-	complete func(*coe.Tx)
+	complete func(*state.Tx)
 	listed   int          // the last round that it was listed in
 	values   map[string]V // current values by UID
 }
@@ -74,7 +74,7 @@ func (t *table[O, V]) apply(o runtime.Object, deleted bool) error {
 	if err != nil {
 		return err
 	}
-	t.store.Update(func(tx *coe.Tx) {
+	t.store.Update(func(tx *state.Tx) {
 		if t.update(tx, e) && t.settle != nil {
 			t.settle(tx)
 		}
@@ -87,7 +87,7 @@ func (t *table[O, V]) apply(o runtime.Object, deleted bool) error {
 // a deleted one.
 func (t *table[O, V]) replace(entries []entry[V], round int) {
 	var gone []entry[V]
-	t.store.Update(func(tx *coe.Tx) {
+	t.store.Update(func(tx *state.Tx) {
 		gone = t.missing(entries)
 		for _, e := range gone {
 			t.update(tx, e)
@@ -136,7 +136,7 @@ func runAfter[V any](entries ...entry[V]) {
 }
 
 // update applies one entry, and reports whether it was a change.
-func (t *table[O, V]) update(tx *coe.Tx, e entry[V]) bool {
+func (t *table[O, V]) update(tx *state.Tx, e entry[V]) bool {
 	before, known := t.values[e.uid]
 	if !e.exists {
 		if known {

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // story is the sequence of an object's versions, of which some were delivered.
@@ -208,8 +209,8 @@ func FuzzOrder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, seed uint64) {
 		a := &author{Rand: rand.New(rand.NewPCG(seed, 0))}
-		var changed []coe.Changed
-		store := coe.NewStore(func(c coe.Changed) { changed = append(changed, c) }, coe.Kubernetes)
+		var changed []state.Changed
+		store := state.NewStore(func(c state.Changed) { changed = append(changed, c) }, coe.Kubernetes)
 		observed := map[string]PodSeen{}
 		tables := newTables(Config{Store: store, Observe: func(p PodSeen) {
 			observed[p.UID] = p
@@ -334,7 +335,7 @@ func wantedSet(pods, namespaces, policies *teller) *coe.PolicySet {
 
 func TestHeartbeatIsNoChange(t *testing.T) {
 	changes := 0
-	store := coe.NewStore(func(coe.Changed) { changes++ }, coe.Kubernetes)
+	store := state.NewStore(func(state.Changed) { changes++ }, coe.Kubernetes)
 	tables := newTables(Config{Store: store})
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "u", Namespace: "a", Name: "p", ResourceVersion: "1"}}
 	require.NoError(t, tables.pods.apply(p, false))

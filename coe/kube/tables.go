@@ -14,12 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // tables has the table of each resource. It is used only within Store.Update, whose lock
 // protects it.
 type tables struct {
-	store    *coe.Store
+	store    *state.Store
 	rounds   rounds
 	unlisted int // resources not yet listed in the current round
 	ofPolicy int // resources of those that decide what policies mean
@@ -40,31 +41,31 @@ type tables struct {
 func newTables(cfg Config) *tables {
 	t := &tables{store: cfg.Store}
 	t.namespaces = newTable(t, Namespace,
-		func(tx *coe.Tx, n *coe.Namespace) { tx.PutNamespace(coe.Kubernetes, n) }, t.removeNamespace)
+		func(tx *state.Tx, n *coe.Namespace) { tx.PutNamespace(coe.Kubernetes, n) }, t.removeNamespace)
 	t.nodes = newTable(t, func(in *corev1.Node) *coe.Node { return Node(in, cfg.EgressLabel) },
-		func(tx *coe.Tx, n *coe.Node) { tx.PutNode(coe.Kubernetes, n) },
-		func(tx *coe.Tx, n *coe.Node) { tx.DeleteNode(coe.Kubernetes, n.UID) })
+		func(tx *state.Tx, n *coe.Node) { tx.PutNode(coe.Kubernetes, n) },
+		func(tx *state.Tx, n *coe.Node) { tx.DeleteNode(coe.Kubernetes, n.UID) })
 	t.nodes.settle = t.movePods
 	t.services = newTable(t, Service,
-		func(tx *coe.Tx, s *coe.Service) { tx.PutService(coe.Kubernetes, s) },
-		func(tx *coe.Tx, s *coe.Service) { tx.DeleteService(coe.Kubernetes, s.UID) })
+		func(tx *state.Tx, s *coe.Service) { tx.PutService(coe.Kubernetes, s) },
+		func(tx *state.Tx, s *coe.Service) { tx.DeleteService(coe.Kubernetes, s.UID) })
 	t.endpoints = newTable(t, Endpoints,
-		func(tx *coe.Tx, e *coe.Endpoints) { tx.PutEndpoints(coe.Kubernetes, e) },
-		func(tx *coe.Tx, e *coe.Endpoints) { tx.DeleteEndpoints(coe.Kubernetes, e.UID) })
+		func(tx *state.Tx, e *coe.Endpoints) { tx.PutEndpoints(coe.Kubernetes, e) },
+		func(tx *state.Tx, e *coe.Endpoints) { tx.DeleteEndpoints(coe.Kubernetes, e.UID) })
 	t.policies = newTable(t, Policy,
-		func(tx *coe.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
-		func(tx *coe.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
+		func(tx *state.Tx, p *coe.PolicySpec) { tx.PutPolicy(coe.Kubernetes, p) },
+		func(tx *state.Tx, p *coe.PolicySpec) { tx.DeletePolicy(coe.Kubernetes, p.UID) })
 	t.policies.optional = true
-	t.ranges = newTable(t, ServiceCIDR, (*coe.Tx).PutServiceCIDR, func(tx *coe.Tx, c *coe.ServiceCIDR) { tx.DeleteServiceCIDR(c.UID) })
+	t.ranges = newTable(t, ServiceCIDR, (*state.Tx).PutServiceCIDR, func(tx *state.Tx, c *coe.ServiceCIDR) { tx.DeleteServiceCIDR(c.UID) })
 	t.ranges.optional = true
-	t.egress = newTable(t, EgressSpec, (*coe.Tx).PutEgressSpec, func(tx *coe.Tx, s *coe.EgressSpec) { tx.DeleteEgressSpec(s.UID) })
+	t.egress = newTable(t, EgressSpec, (*state.Tx).PutEgressSpec, func(tx *state.Tx, s *coe.EgressSpec) { tx.DeleteEgressSpec(s.UID) })
 	t.egress.optional = true
 	t.pods = t.newPods(cfg.Observe)
 	t.policies.complete = t.countOfPolicy
-	t.ranges.complete = func(tx *coe.Tx) { tx.SetServiceCIDRsListed(true) }
-	t.egress.complete = func(tx *coe.Tx) { tx.SetEgressListed(true) }
-	for _, complete := range []*func(*coe.Tx){&t.namespaces.complete, &t.pods.complete} {
-		*complete = func(tx *coe.Tx) {
+	t.ranges.complete = func(tx *state.Tx) { tx.SetServiceCIDRsListed(true) }
+	t.egress.complete = func(tx *state.Tx) { tx.SetEgressListed(true) }
+	for _, complete := range []*func(*state.Tx){&t.namespaces.complete, &t.pods.complete} {
+		*complete = func(tx *state.Tx) {
 			t.countListed(tx)
 			t.countOfPolicy(tx)
 		}
@@ -85,7 +86,7 @@ const resourcesOfPolicy = 3
 // relist starts a round in which every resource is listed. Until its end the origin is
 // incomplete.
 func (t *tables) relist() {
-	t.store.Update(func(tx *coe.Tx) {
+	t.store.Update(func(tx *state.Tx) {
 		tx.SetIncomplete(coe.Kubernetes)
 		tx.SetPoliciesIncomplete(coe.Kubernetes)
 		tx.SetServiceCIDRsListed(false)
@@ -96,7 +97,7 @@ func (t *tables) relist() {
 }
 
 // newTable returns a table whose values are compared as a whole.
-func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*coe.Tx, *V)) *table[O, *V] {
+func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*state.Tx, *V)) *table[O, *V] {
 	return &table[O, *V]{
 		tables: t, values: map[string]*V{}, put: put, remove: remove, complete: t.countListed,
 		convert: func(o O) (*V, bool) {
@@ -114,7 +115,7 @@ func newTable[O object, V any](t *tables, convert func(O) *V, put, remove func(*
 
 // countListed counts a resource that was listed in the current round. With the last one the
 // origin is complete.
-func (t *tables) countListed(tx *coe.Tx) {
+func (t *tables) countListed(tx *state.Tx) {
 	t.unlisted--
 	if t.unlisted == 0 {
 		tx.SetComplete(coe.Kubernetes)
@@ -123,7 +124,7 @@ func (t *tables) countListed(tx *coe.Tx) {
 
 // countOfPolicy counts a resource that decides what policies mean. With the last one, PolicySet is
 // complete, also if another resource cannot be listed.
-func (t *tables) countOfPolicy(tx *coe.Tx) {
+func (t *tables) countOfPolicy(tx *state.Tx) {
 	t.ofPolicy--
 	if t.ofPolicy == 0 {
 		tx.SetPoliciesComplete(coe.Kubernetes)
@@ -132,7 +133,7 @@ func (t *tables) countOfPolicy(tx *coe.Tx) {
 
 // removeNamespace deletes a namespace. The Store knows namespaces by name, and a new namespace
 // may already have the name.
-func (t *tables) removeNamespace(tx *coe.Tx, gone *coe.Namespace) {
+func (t *tables) removeNamespace(tx *state.Tx, gone *coe.Namespace) {
 	for _, n := range t.namespaces.values {
 		if n.Name == gone.Name {
 			tx.PutNamespace(coe.Kubernetes, n)
@@ -157,8 +158,8 @@ func (t *tables) newPods(observe func(PodSeen)) *table[*corev1.Pod, pod] {
 			return pod{Pod: p, status: p.HostIP}, true
 		},
 		prepare: func(p pod) { p.HostIP = HostIP(t.addresses, p.NodeName, p.status) },
-		put:     func(tx *coe.Tx, p pod) { tx.PutPod(coe.Kubernetes, p.Pod) },
-		remove:  func(tx *coe.Tx, p pod) { tx.DeletePod(coe.Kubernetes, p.UID) },
+		put:     func(tx *state.Tx, p pod) { tx.PutPod(coe.Kubernetes, p.Pod) },
+		remove:  func(tx *state.Tx, p pod) { tx.DeletePod(coe.Kubernetes, p.UID) },
 	}
 	if observe != nil {
 		pods.seen = func(p *corev1.Pod, deleted bool) func() {
@@ -203,7 +204,7 @@ func mergePod(before, now pod) (pod, bool) {
 
 // movePods updates the pods whose node's address has changed. It checks all pods, because node
 // addresses seldom change.
-func (t *tables) movePods(tx *coe.Tx) {
+func (t *tables) movePods(tx *state.Tx) {
 	addresses := t.nodeAddresses()
 	if maps.Equal(addresses, t.addresses) {
 		return

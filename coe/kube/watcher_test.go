@@ -25,6 +25,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -51,7 +52,7 @@ func (s said) addPod(p coe.Pod) {
 	s.Pods[p.UID] = p
 }
 
-func ofStore(store *coe.Store) said {
+func ofStore(store *state.Store) said {
 	s := newSaid()
 	for _, name := range store.Namespaces() {
 		view := store.View(name)
@@ -121,7 +122,7 @@ func ofCluster(t *testing.T, c *cluster.ControlPlane) said {
 // running is a Watcher that runs until its test ends.
 type running struct {
 	*kube.Watcher
-	store *coe.Store
+	store *state.Store
 	log   *log
 }
 
@@ -144,7 +145,7 @@ func (l *log) count(text string) int {
 }
 
 func run(t *testing.T, kubeconfig string, observe func(kube.PodSeen)) *running {
-	r := &running{store: coe.NewStore(nil, coe.Kubernetes), log: &log{}}
+	r := &running{store: state.NewStore(nil, coe.Kubernetes), log: &log{}}
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(r.log, t.Output()), nil))
 	api, err := kube.Connect(kubeconfig, "test", logger)
 	require.NoError(t, err)

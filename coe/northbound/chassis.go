@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // ChassisOf reads an entry of coe-agent:chassis/node.
@@ -24,7 +25,7 @@ func ChassisOf(raw []byte) (*coe.Chassis, error) {
 	return &coe.Chassis{Node: in.Address.Addr, Name: in.Name}, nil
 }
 
-func deleteChassis(tx *coe.Tx, key string) {
+func deleteChassis(tx *state.Tx, key string) {
 	if node, err := netip.ParseAddr(key); err == nil {
 		tx.DeleteChassis(node)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -53,7 +54,7 @@ type Batch struct {
 
 // Feed writes the entries of RESTCONF clients into a Store. It must not be used concurrently.
 type Feed struct {
-	store *coe.Store
+	store *state.Store
 	pools func([]dhcppool.Pool)
 	log   *slog.Logger
 
@@ -64,7 +65,7 @@ type Feed struct {
 }
 
 // NewFeed returns a Feed for a Store. It calls pools with all pools whenever one has changed.
-func NewFeed(store *coe.Store, pools func([]dhcppool.Pool), log *slog.Logger) *Feed {
+func NewFeed(store *state.Store, pools func([]dhcppool.Pool), log *slog.Logger) *Feed {
 	return &Feed{
 		store: store, pools: pools, log: log,
 		known:    map[string]map[string]bool{},
@@ -86,7 +87,7 @@ func (f *Feed) Apply(b Batch) {
 		delete(f.unreadable, [2]string{e.List, e.Key})
 	}
 	f.applyPools(entries)
-	f.store.Update(func(tx *coe.Tx) {
+	f.store.Update(func(tx *state.Tx) {
 		for _, e := range entries {
 			f.apply(tx, e)
 		}
@@ -157,7 +158,7 @@ func (f *Feed) applyPools(entries []Entry) {
 	f.pools(all)
 }
 
-func (f *Feed) apply(tx *coe.Tx, e Entry) {
+func (f *Feed) apply(tx *state.Tx, e Entry) {
 	note(f.known, e)
 	switch e.List {
 	case Pods:
@@ -190,7 +191,7 @@ func (f *Feed) apply(tx *coe.Tx, e Entry) {
 
 // applyGateway is put for a gateway. An entry that was never read pins what can be read of it, or all pods: pinned
 // pods leave with a certain address, or not at all.
-func (f *Feed) applyGateway(tx *coe.Tx, e Entry) {
+func (f *Feed) applyGateway(tx *state.Tx, e Entry) {
 	put(f, e, Gateway, func(g *coe.Gateway) string { return g.Node.String() }, tx.PutGateway, func() { tx.DeleteGateway(e.Key) })
 	if _, unreadable := f.unreadable[[2]string{e.List, e.Key}]; !unreadable || tx.HasGateway(e.Key) {
 		return

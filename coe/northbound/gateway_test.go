@@ -11,6 +11,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -71,7 +72,7 @@ func TestGateway(t *testing.T) {
 func TestUnreadableGateway(t *testing.T) {
 	const node, whole = "192.168.33.11", `{"node":"192.168.33.11","chassis":"c1","address":"10.33.74.138","prefix-length":24,"next-hop":"10.33.74.253","pinned-subnets":["10.42.1.0/24"]}`
 	first := func(entries ...northbound.Entry) []*coe.Gateway {
-		store := coe.NewStore(nil, coe.RESTCONF)
+		store := state.NewStore(nil, coe.RESTCONF)
 		feed := northbound.NewFeed(store, func([]dhcppool.Pool) {}, slog.New(slog.DiscardHandler))
 		for i, e := range entries {
 			e.List, e.Key = northbound.Gateways, cmp.Or(e.Key, node)

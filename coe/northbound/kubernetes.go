@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // A pod's entry has about 200 bytes. Many are written to one chunk of memory, since
@@ -16,34 +17,34 @@ const (
 
 // FromKubernetes presents what Kubernetes reports as the entries of one list.
 type FromKubernetes[T any] struct {
-	entities coe.Entities[T]
+	entities state.Entities[T]
 	encode   func([]byte, *T) []byte
 	describe func(*T) string
 }
 
 // KubernetesPods returns the entries of Pods from Kubernetes.
-func KubernetesPods(s *coe.Store) FromKubernetes[coe.Pod] {
+func KubernetesPods(s *state.Store) FromKubernetes[coe.Pod] {
 	return FromKubernetes[coe.Pod]{s.PodsOf(coe.Kubernetes), AppendPod, func(p *coe.Pod) string {
 		return "pod " + p.Namespace + "/" + p.Name
 	}}
 }
 
 // KubernetesServices returns the entries of Services from Kubernetes.
-func KubernetesServices(s *coe.Store) FromKubernetes[coe.Service] {
+func KubernetesServices(s *state.Store) FromKubernetes[coe.Service] {
 	return FromKubernetes[coe.Service]{s.ServicesOf(coe.Kubernetes), AppendService, func(s *coe.Service) string {
 		return "service " + s.Namespace + "/" + s.Name
 	}}
 }
 
 // KubernetesEndpoints returns the entries of EndpointsList from Kubernetes.
-func KubernetesEndpoints(s *coe.Store) FromKubernetes[coe.Endpoints] {
+func KubernetesEndpoints(s *state.Store) FromKubernetes[coe.Endpoints] {
 	return FromKubernetes[coe.Endpoints]{s.EndpointsOf(coe.Kubernetes), AppendEndpoints, func(e *coe.Endpoints) string {
 		return "endpoints of service " + e.Namespace + "/" + e.Name
 	}}
 }
 
 // KubernetesNodes returns the entries of Nodes from Kubernetes.
-func KubernetesNodes(s *coe.Store) FromKubernetes[coe.Node] {
+func KubernetesNodes(s *state.Store) FromKubernetes[coe.Node] {
 	return FromKubernetes[coe.Node]{s.NodesOf(coe.Kubernetes), AppendNode, func(n *coe.Node) string {
 		return "node " + n.HostName
 	}}

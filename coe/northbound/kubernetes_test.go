@@ -9,12 +9,13 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Entities of RESTCONF are not shown.
 func TestFromKubernetes(t *testing.T) {
-	store := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "a", Name: "ours"})
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "b", Name: "web", Namespace: "shop"})
 		tx.PutService(coe.Kubernetes, &coe.Service{UID: "c", Name: "web", Namespace: "shop"})
@@ -38,8 +39,8 @@ func TestFromKubernetes(t *testing.T) {
 // Returned entries never change, regardless of their number and size.
 func TestEntriesShareNothing(t *testing.T) {
 	const many = 1000
-	store := coe.NewStore(nil, coe.Kubernetes)
-	store.Update(func(tx *coe.Tx) {
+	store := state.NewStore(nil, coe.Kubernetes)
+	store.Update(func(tx *state.Tx) {
 		for i := range many {
 			uid := fmt.Sprintf("%04d", i)
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: uid, Name: strings.Repeat("x", i)})

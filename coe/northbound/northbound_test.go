@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 )
 
@@ -152,7 +153,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestFeed(t *testing.T) {
-	store := coe.NewStore(nil, coe.RESTCONF)
+	store := state.NewStore(nil, coe.RESTCONF)
 	var pools []dhcppool.Pool
 	feed := northbound.NewFeed(store, func(all []dhcppool.Pool) { pools = all }, slog.New(slog.DiscardHandler))
 	pod := func(uid string) northbound.Entry {
@@ -186,7 +187,7 @@ func TestFeed(t *testing.T) {
 // TestEntriesThatCannotBeRead: each unreadable entry is a problem until it is written again or
 // deleted. Its former value stays.
 func TestEntriesThatCannotBeRead(t *testing.T) {
-	store := coe.NewStore(nil, coe.RESTCONF)
+	store := state.NewStore(nil, coe.RESTCONF)
 	feed := northbound.NewFeed(store, func([]dhcppool.Pool) {}, slog.New(slog.DiscardHandler))
 	pod := []byte(`{"uid":"a","name":"web"}`)
 	feed.Apply(northbound.Batch{Revision: 1, Snapshot: true, Entries: []northbound.Entry{

@@ -7,17 +7,18 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Facts puts the service addresses that the leader has claimed into the Store of a standby
 // replica. Facts is for one goroutine.
 type Facts struct {
-	store *coe.Store
+	store *state.Store
 	told  map[string]coe.VIPFact // by record
 }
 
 // NewFacts returns Facts without records.
-func NewFacts(store *coe.Store) *Facts { return &Facts{store, map[string]coe.VIPFact{}} }
+func NewFacts(store *state.Store) *Facts { return &Facts{store, map[string]coe.VIPFact{}} }
 
 // Apply applies a revision of the journal. With snapshot, puts has all records. Apply skips a
 // record that cannot be read, and names it in the error.
@@ -28,7 +29,7 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) e
 		before = f.store.Views()
 		clear(f.told)
 	}
-	f.store.Update(func(tx *coe.Tx) {
+	f.store.Update(func(tx *state.Tx) {
 		Retract(tx, before)
 		forget := func(key string) {
 			if had, found := f.told[key]; found {
@@ -54,7 +55,7 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) e
 }
 
 // Retract removes every VIP of the views from the store.
-func Retract(tx *coe.Tx, views []coe.View) {
+func Retract(tx *state.Tx, views []coe.View) {
 	for _, view := range views {
 		for vip := range view.VIPs {
 			tx.DeleteVIP(view.Namespace, vip)

@@ -38,7 +38,7 @@ func rowsOfIsolation(o netvirt.ACL) int {
 // port of the group on the node, one for each port number, and one for each address of its address
 // set, for every switch of the node that has a port of the group (ovn-controller makes
 // conjunctions of them).
-func costOf(s state) (c Cost) {
+func costOf(s mapped) (c Cost) {
 	f := flows{layout: s.layout, members: map[string]map[string]int{}, addresses: map[remote]int{}, nodes: map[netip.Addr]int{}}
 	f.count(s.model)
 	add := func(acl string, rows int) {

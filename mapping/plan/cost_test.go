@@ -13,7 +13,7 @@ import (
 // Two pods of a namespace are on one node and one on another. A rule lets in a peer group of two
 // prefixes and a pod, on two ports.
 func TestCost(t *testing.T) {
-	require.Equal(t, Cost{}, costOf(state{}), "without policies nothing is counted")
+	require.Equal(t, Cost{}, costOf(mapped{}), "without policies nothing is counted")
 
 	m := netvirt.Model{}
 	put := func(objects ...netvirt.Object) {
@@ -34,9 +34,9 @@ func TestCost(t *testing.T) {
 			netvirt.Adjacency{Interface: name, Namespace: "shop", Address: netip.AddrFrom4([4]byte{10, 0, 0, byte(n)})})
 	}
 	// On the first node: 3 ACLs that isolate 2 ports; 2 ports, 3 addresses and 2 numbers of the rule.
-	require.Equal(t, Cost{ACLs: 4, LogicalFlows: 48, OpenFlow: 6 + 7, Node: netip.MustParseAddr("192.0.2.1")}, costOf(state{model: m}))
+	require.Equal(t, Cost{ACLs: 4, LogicalFlows: 48, OpenFlow: 6 + 7, Node: netip.MustParseAddr("192.0.2.1")}, costOf(mapped{model: m}))
 
 	put(netvirt.ACL{Name: "deny", Namespace: "shop", Isolates: netvirt.Egress, Withholds: "tcp:30000-32767,udp:30000-32767"})
 	// One more ACL, for 2 ports and with 2 ranges.
-	require.Equal(t, Cost{ACLs: 5, LogicalFlows: 50, OpenFlow: 6 + 7 + 2 + 2, Node: netip.MustParseAddr("192.0.2.1")}, costOf(state{model: m}))
+	require.Equal(t, Cost{ACLs: 5, LogicalFlows: 50, OpenFlow: 6 + 7 + 2 + 2, Node: netip.MustParseAddr("192.0.2.1")}, costOf(mapped{model: m}))
 }

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/preview"
 )
@@ -86,7 +87,7 @@ func layoutChange(ctx context.Context, in *input, cfg Config) (*LayoutChange, er
 	return c, nil
 }
 
-func (n *network) stage(of Stage, s state) LayoutStage {
+func (n *network) stage(of Stage, s mapped) LayoutStage {
 	return LayoutStage{Stage: of, Layout: n.cfg.Layout, Rows: len(s.rows), LogicalFlows: preview.LogicalFlows(s.rows), Pools: n.use()}
 }
 
@@ -94,7 +95,7 @@ func (n *network) stage(of Stage, s state) LayoutStage {
 func (n *network) use() []PoolUse {
 	all, census := []PoolUse{}, n.store.Census()
 	for _, p := range n.allPools {
-		if key := (coe.PoolKey{Network: p.Network, Subnet: p.Subnet}); p.Network != coe.ServicePool {
+		if key := (state.PoolKey{Network: p.Network, Subnet: p.Subnet}); p.Network != coe.ServicePool {
 			all = append(all, PoolUse{p.Network, p.Subnet, len(census.Blocks[key]), census.Given[key], n.takers().Fit(p)})
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
 	"github.com/coe-bridge/coe-bridge/coe/northbound"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/ovn/codec"
@@ -112,7 +113,7 @@ func Compute(ctx context.Context, documents []Document, cfg Config) (*Plan, erro
 	}
 	n := newNetwork(cfg)
 	var (
-		before     state
+		before     mapped
 		waysBefore []Way
 	)
 	if cfg.Running != nil {
@@ -241,7 +242,7 @@ func (p *Plan) Trees() (map[string]json.RawMessage, error) {
 // network is what a bridge knows.
 type network struct {
 	cfg      Config
-	store    *coe.Store
+	store    *state.Store
 	feed     *northbound.Feed
 	pools    []dhcppool.Pool
 	allPools []dhcppool.Pool // also the pools of nodes, at the last put
@@ -250,8 +251,8 @@ type network struct {
 	revision int64
 }
 
-// state is what a network is mapped to.
-type state struct {
+// mapped is what a network is mapped to.
+type mapped struct {
 	layout   codec.Layout
 	model    netvirt.Model
 	written  *preview.Database
@@ -260,18 +261,18 @@ type state struct {
 }
 
 func newNetwork(cfg Config) *network {
-	n := &network{cfg: cfg, store: coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes), pools: cfg.Pools, journal: journal{}}
+	n := &network{cfg: cfg, store: state.NewStore(nil, coe.RESTCONF, coe.Kubernetes), pools: cfg.Pools, journal: journal{}}
 	n.feed = northbound.NewFeed(n.store, func(more []dhcppool.Pool) { n.pools = slices.Concat(n.pools, more) }, slog.New(slog.DiscardHandler))
 	return n
 }
 
 // put puts all that is known into the network, chooses addresses, and maps. The problems also name
 // pools that serve no pods.
-func (n *network) put(ctx context.Context, in *input) (s state, err error) {
+func (n *network) put(ctx context.Context, in *input) (s mapped, err error) {
 	n.revision++
 	in.entries.Revision, in.entries.Snapshot = n.revision, true
 	n.feed.Apply(in.entries)
-	n.store.Update(func(tx *coe.Tx) {
+	n.store.Update(func(tx *state.Tx) {
 		in.manifests.Put(tx)
 		tx.SetComplete(coe.Kubernetes)
 	})
@@ -305,7 +306,7 @@ func (n *network) put(ctx context.Context, in *input) (s state, err error) {
 // reportChassis puts a chassis for each node, as agents report them.
 func (n *network) reportChassis() {
 	nodes := n.store.Nodes()
-	n.store.Update(func(tx *coe.Tx) {
+	n.store.Update(func(tx *state.Tx) {
 		for addr, node := range nodes {
 			tx.PutChassis(&coe.Chassis{Node: addr, Name: node.Identity()})
 		}
@@ -318,7 +319,7 @@ func (n *network) takers() ranges.Takers {
 }
 
 // state maps the network.
-func (n *network) state() (s state) {
+func (n *network) state() (s mapped) {
 	s.layout = n.cfg.Layout
 	s.model, s.problems = mapping.Scope(n.store, netvirt.Cluster, n.cfg.Mapping)
 	for _, ns := range n.store.Namespaces() {
@@ -343,7 +344,7 @@ func (n *network) choose(ctx context.Context, in *input, pools []dhcppool.Pool) 
 		return err
 	}
 	selected := in.manifests.SelectedEndpoints(leasedAddresses(n.store))
-	n.store.Update(func(tx *coe.Tx) {
+	n.store.Update(func(tx *state.Tx) {
 		for _, e := range selected {
 			tx.PutEndpoints(coe.Kubernetes, e)
 		}
@@ -352,7 +353,7 @@ func (n *network) choose(ctx context.Context, in *input, pools []dhcppool.Pool) 
 }
 
 // leasedAddresses returns the addresses of the primary interface of a pod.
-func leasedAddresses(store *coe.Store) func(podUID string) []netip.Addr {
+func leasedAddresses(store *state.Store) func(podUID string) []netip.Addr {
 	addresses := map[string][]netip.Addr{}
 	for _, ns := range store.Namespaces() {
 		for _, lease := range store.View(ns).Leases {

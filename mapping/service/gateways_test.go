@@ -10,6 +10,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/nodenet"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/test/lab/synth"
@@ -189,16 +190,16 @@ func TestGatewayVIPs(t *testing.T) {
 
 // TestGatewaysChangeServices: services are mapped again if a gateway changes.
 func TestGatewaysChangeServices(t *testing.T) {
-	var changed coe.Changed
-	store := coe.NewStore(func(c coe.Changed) { changed = c }, coe.RESTCONF)
-	store.Update(func(tx *coe.Tx) {
+	var changed state.Changed
+	store := state.NewStore(func(c state.Changed) { changed = c }, coe.RESTCONF)
+	store.Update(func(tx *state.Tx) {
 		tx.PutService(coe.RESTCONF, &coe.Service{UID: svc1, Name: "web", Namespace: "shop"})
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: uid1, Name: "a", Namespace: "other"})
 	})
 	g := &coe.Gateway{Node: synth.Node1, Services: true}
-	store.Update(func(tx *coe.Tx) { tx.PutGateway(g) })
-	require.Equal(t, coe.Changed{Namespaces: []string{"shop"}, Cluster: true}, changed)
+	store.Update(func(tx *state.Tx) { tx.PutGateway(g) })
+	require.Equal(t, state.Changed{Namespaces: []string{"shop"}, Cluster: true}, changed)
 	require.Equal(t, []*coe.Gateway{g}, store.View("shop").Gateways)
-	store.Update(func(tx *coe.Tx) { tx.DeleteGateway(synth.Node1.String()) })
+	store.Update(func(tx *state.Tx) { tx.DeleteGateway(synth.Node1.String()) })
 	require.Equal(t, []string{"shop"}, changed.Namespaces)
 }

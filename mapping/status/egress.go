@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // EgressIPs is the container coe-status:egress-ips.
@@ -24,7 +25,7 @@ type EgressIP struct {
 }
 
 // EgressIPsOf lists the EgressIPs of a store.
-func EgressIPsOf(store *coe.Store) (out EgressIPs) {
+func EgressIPsOf(store *state.Store) (out EgressIPs) {
 	all, nodes := store.EgressIPs(), store.Nodes()
 	if len(all) == 0 {
 		return out

@@ -7,16 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/status"
 )
 
 // A pod that two EgressIPs select counts for the first one. An EgressIP without a node waits.
 func TestEgressIPs(t *testing.T) {
 	node, address := netip.MustParseAddr("192.168.33.11"), netip.MustParseAddr("192.168.33.200")
-	store := coe.NewStore(nil, coe.Kubernetes)
+	store := state.NewStore(nil, coe.Kubernetes)
 	require.Empty(t, status.EgressIPsOf(store))
 	web := coe.Selector{Requirements: []coe.Requirement{{Key: "app", Operator: coe.In, Values: []string{"web"}}}}
-	store.Update(func(tx *coe.Tx) {
+	store.Update(func(tx *state.Tx) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n", HostName: "node1", InternalIP: node, Egress: true})
 		for uid, app := range map[string]string{"a": "web", "b": "db", "c": "db"} {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: uid, Name: uid, Namespace: "shop", HostIP: node, Labels: coe.NewLabels(map[string]string{"app": app})})

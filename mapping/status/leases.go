@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Leases is the container coe-status:leases.
@@ -29,7 +30,7 @@ type Lease struct {
 }
 
 // LeasesOf lists the leases of a store.
-func LeasesOf(store *coe.Store) (out Leases) {
+func LeasesOf(store *state.Store) (out Leases) {
 	for _, ns := range store.Namespaces() {
 		v := store.View(ns)
 		shared := map[netip.Prefix]netip.Prefix{} // the blocks of nodes, by the gateways that elan-instances see of them
@@ -103,8 +104,8 @@ type Allocation struct {
 }
 
 // AllocationsOf lists the leased addresses of each pool, by network and subnet.
-func AllocationsOf(store *coe.Store) (out Pools) {
-	given := map[coe.PoolKey]map[string]netip.Addr{}
+func AllocationsOf(store *state.Store) (out Pools) {
+	given := map[state.PoolKey]map[string]netip.Addr{}
 	for _, ns := range store.Namespaces() {
 		v := store.View(ns)
 		blocks := map[netip.Prefix]*coe.Block{}
@@ -117,7 +118,7 @@ func AllocationsOf(store *coe.Store) (out Pools) {
 				if block == nil || block.Network == "" {
 					continue
 				}
-				p := coe.PoolKey{Network: block.Network, Subnet: block.Subnet}
+				p := state.PoolKey{Network: block.Network, Subnet: block.Subnet}
 				if given[p] == nil {
 					given[p] = map[string]netip.Addr{}
 				}

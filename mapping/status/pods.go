@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/reconcile"
@@ -52,7 +53,7 @@ type Stage struct {
 
 // Tracer traces pods through the stages of a bridge.
 type Tracer struct {
-	Store    *coe.Store
+	Store    *state.Store
 	Settings mapping.Settings
 	Loop     *reconcile.Loop
 	Kinds    netvirt.KindSet // of the loop's backend

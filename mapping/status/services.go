@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping"
 	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
@@ -51,7 +51,7 @@ type Exposed struct {
 }
 
 // ServicesOf says where clients reach the services of a store.
-func ServicesOf(store *coe.Store, s mapping.Settings) (out Services) {
+func ServicesOf(store *state.Store, s mapping.Settings) (out Services) {
 	for _, namespace := range store.Namespaces() {
 		if !store.HasServices(namespace) {
 			continue

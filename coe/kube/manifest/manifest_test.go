@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube/manifest"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/policy"
 )
 
@@ -212,7 +213,7 @@ status: {addresses: [{type: InternalIP, address: 192.0.2.1}]}
 ---
 {apiVersion: discovery.k8s.io/v1, kind: EndpointSlice, metadata: {name: names}, addressType: FQDN, endpoints: [{addresses: [example.org]}]}
 `)
-	store := coe.NewStore(nil, coe.Kubernetes)
+	store := state.NewStore(nil, coe.Kubernetes)
 	store.Update(m.Put)
 	hosts := map[string]string{}
 	for _, ns := range store.Namespaces() {
@@ -296,7 +297,7 @@ func FuzzManifests(f *testing.F) {
 			require.ErrorContains(t, err, "fuzz: ")
 			return
 		}
-		coe.NewStore(nil, coe.Kubernetes).Update(m.Put)
+		state.NewStore(nil, coe.Kubernetes).Update(m.Put)
 		m.SelectedEndpoints(func(string) []netip.Addr { return []netip.Addr{netip.IPv6Loopback()} })
 	})
 }

@@ -7,10 +7,11 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Put puts the objects into a Store, like package kube does.
-func (m *Set) Put(tx *coe.Tx) {
+func (m *Set) Put(tx *state.Tx) {
 	for _, n := range m.Namespaces {
 		tx.PutNamespace(coe.Kubernetes, kube.Namespace(n))
 	}

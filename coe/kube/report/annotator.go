@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // note is an annotation to write; an empty value removes it.
@@ -35,7 +36,7 @@ type patcher interface {
 type annotator struct {
 	cfg      Config
 	patcher  patcher
-	store    *coe.Store
+	store    *state.Store
 	restored func(n note)
 	log      *slog.Logger
 	limiter  *rate.Limiter
@@ -48,7 +49,7 @@ type annotator struct {
 }
 
 // newAnnotator returns an annotator. It calls restored for each annotation that it restored.
-func newAnnotator(cfg Config, p patcher, store *coe.Store, restored func(note), log *slog.Logger) *annotator {
+func newAnnotator(cfg Config, p patcher, store *state.Store, restored func(note), log *slog.Logger) *annotator {
 	limit := rate.Limit(cfg.AnnotateQPS)
 	if math.IsInf(cfg.AnnotateQPS, 1) {
 		limit = rate.Inf
@@ -209,7 +210,7 @@ func (a *annotator) due(uid string) (n note, after time.Duration, due bool) {
 
 // wanted returns the annotation that a pod should have. It is unknown for a pod of another
 // origin or without a network, and while the leases of the pod are not chosen yet.
-func wanted(s coe.PodState, mtu int) (value string, known bool) {
+func wanted(s state.PodState, mtu int) (value string, known bool) {
 	if s.Pod == nil || s.Origin != coe.Kubernetes || s.Pod.NoNetwork {
 		return "", false
 	}

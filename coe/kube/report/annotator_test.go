@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 var unlimited = Config{AnnotateQPS: math.Inf(1)}
@@ -100,14 +101,14 @@ func TestAnnotationOfAPodThatHasNone(t *testing.T) {
 		"refused": {func(w *world) {
 			w.create("web", annotated(stale))
 			key := coe.LeaseKey{PodUID: "uid-web", InterfaceUID: "uid-web"}
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				tx.SetRefusals("shop", map[coe.LeaseKey]coe.Refusal{key: {Reason: coe.PoolExhausted}}, nil)
 			})
 			w.reporter.Problems("shop", []coe.Problem{{Namespace: "shop", Kind: "pod", UID: "uid-web", Reason: coe.PoolExhausted}})
 		}, ""},
 		"lease released": {func(w *world) {
 			w.create("web", annotated(stale))
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				tx.PutLease(&coe.Lease{PodUID: "uid-web", InterfaceUID: "uid-web", Namespace: "shop", Released: 1})
 			})
 		}, ""},
@@ -121,13 +122,13 @@ func TestAnnotationOfAPodThatHasNone(t *testing.T) {
 		}, stale},
 		"finished, and the Reporter does not know yet": {func(w *world) {
 			w.create("web", annotated(stale), func(_ *kube.PodSeen, p *coe.Pod) { p.NoNetwork = true })
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				tx.PutLease(&coe.Lease{PodUID: "uid-web", InterfaceUID: "uid-web", Namespace: "shop", Released: 1})
 			})
 		}, stale},
 		"unknown to the Store": {func(w *world) {
 			w.create("web", annotated(stale))
-			w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
+			w.store.Update(func(tx *state.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
 			w.reporter.Leased("uid-web", "uid-of-nobody")
 		}, stale},
 	}

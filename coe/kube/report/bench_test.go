@@ -22,6 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
@@ -176,7 +177,7 @@ func (w *watch) percentile(p float64) (ms float64) {
 func reporter(ctx context.Context, b *testing.B, c *cluster.ControlPlane, w *watch) {
 	br := &bridge{leased: map[string]string{}}
 	logger := slog.New(slog.NewTextHandler(io.Discard, nil))
-	br.store = coe.NewStore(func(c coe.Changed) { br.reporter.Leased(c.Leased...) }, coe.Kubernetes)
+	br.store = state.NewStore(func(c state.Changed) { br.reporter.Leased(c.Leased...) }, coe.Kubernetes)
 	var err error
 	br.reporter, err = report.New(report.Config{AnnotateQPS: math.Inf(1)}, c.RESTConfig(), br.store, prometheus.NewRegistry(), logger)
 	require.NoError(b, err)

@@ -27,6 +27,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
 	"github.com/coe-bridge/coe-bridge/coe/kube/report"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	cluster "github.com/coe-bridge/coe-bridge/test/lab/kube"
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
@@ -70,7 +71,7 @@ rules:
 // bridge is the Kubernetes part of a bridge: a Watcher, the Store, a Reporter, and a component that
 // gives every pod an address.
 type bridge struct {
-	store    *coe.Store
+	store    *state.Store
 	reporter *report.Reporter
 	log      *log
 
@@ -98,7 +99,7 @@ func (l *log) count(text string) int {
 func newBridge(t testing.TB, api *rest.Config) *bridge {
 	b := &bridge{log: &log{}, leased: map[string]string{}}
 	logger := slog.New(slog.NewTextHandler(io.MultiWriter(b.log, t.Output()), nil))
-	b.store = coe.NewStore(func(c coe.Changed) { b.reporter.Leased(c.Leased...) }, coe.Kubernetes)
+	b.store = state.NewStore(func(c state.Changed) { b.reporter.Leased(c.Leased...) }, coe.Kubernetes)
 	var err error
 	b.reporter, err = report.New(report.Config{AnnotateQPS: math.Inf(1)}, api, b.store, prometheus.NewRegistry(), logger)
 	require.NoError(t, err)
@@ -138,7 +139,7 @@ func (b *bridge) lease(p kube.PodSeen) {
 	address := netip.AddrFrom4([4]byte{10, 11, byte(n >> 8), byte(n)})
 	b.leased[p.UID] = address.String()
 	b.mu.Unlock()
-	b.store.Update(func(tx *coe.Tx) {
+	b.store.Update(func(tx *state.Tx) {
 		tx.PutLease(&coe.Lease{
 			PodUID: p.UID, InterfaceUID: p.UID, Namespace: p.Namespace, Pod: p.Name,
 			Name: netvirt.InterfaceName(p.Namespace, p.Name, p.UID, true), Primary: true,

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
-	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 const (
@@ -25,13 +25,13 @@ const (
 // EgressReporter writes into the status of each EgressIP which node holds its address. Nothing waits for it.
 type EgressReporter struct {
 	client  dynamic.ResourceInterface
-	store   *coe.Store
+	store   *state.Store
 	trouble *trouble
 	wake    chan struct{}
 }
 
 // NewEgressReporter returns an EgressReporter.
-func NewEgressReporter(client dynamic.Interface, store *coe.Store, log *slog.Logger) *EgressReporter {
+func NewEgressReporter(client dynamic.Interface, store *state.Store, log *slog.Logger) *EgressReporter {
 	return &EgressReporter{
 		client: client.Resource(kube.EgressIPs), store: store, wake: make(chan struct{}, 1),
 		trouble: newTrouble("statuses of EgressIPs", "patch on egressips/status", log),

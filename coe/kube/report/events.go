@@ -14,6 +14,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // sender writes Events.
@@ -32,7 +33,7 @@ type sender interface {
 type events struct {
 	cfg      Config
 	sender   sender
-	store    *coe.Store
+	store    *state.Store
 	log      *slog.Logger
 	instance string
 	limiter  *rate.Limiter
@@ -46,7 +47,7 @@ type events struct {
 
 type objectKey struct{ namespace, uid string }
 
-func newEvents(cfg Config, s sender, store *coe.Store, log *slog.Logger) *events {
+func newEvents(cfg Config, s sender, store *state.Store, log *slog.Logger) *events {
 	instance, _ := os.Hostname() // informational; may be empty
 	return &events{
 		cfg: cfg, sender: s, store: store, log: log, instance: instance,
@@ -77,7 +78,7 @@ func (e *events) problems(namespace string, all []coe.Problem) {
 	for uid, o := range e.objects[namespace] {
 		o.set(found[uid].problems)
 		key := objectKey{namespace, uid}
-		if exists, _ := state(e.store, key); !exists {
+		if exists, _ := stateOf(e.store, key); !exists {
 			e.forget(key)
 		} else if !o.idle() {
 			e.mark(key)
@@ -250,7 +251,7 @@ func (e *events) drop(d draft, f failure, err error) {
 
 // next returns the Event to write about an object now, or the delay after which one is due.
 func (e *events) next(key objectKey) (d draft, after time.Duration, due bool) {
-	exists, wanted := state(e.store, key)
+	exists, wanted := stateOf(e.store, key)
 	namespace := e.store.Namespace(key.namespace)
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 func podProblem(name string, reason coe.Reason, message string) coe.Problem {
@@ -20,7 +21,7 @@ func podProblem(name string, reason coe.Reason, message string) coe.Problem {
 
 func TestProblemsAreTold(t *testing.T) {
 	service := func(w *world) {
-		w.store.Update(func(tx *coe.Tx) {
+		w.store.Update(func(tx *state.Tx) {
 			tx.PutService(coe.Kubernetes, &coe.Service{UID: "uid-db", Namespace: "shop", Name: "db"})
 			tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "uid-other", Namespace: "shop", Name: "other"})
 		})
@@ -120,7 +121,7 @@ func TestProblemThatStaysComesAndGoes(t *testing.T) {
 		pass(retell)
 		require.Equal(t, []string{"Warning PoolExhausted Pod/web: enlarge it x1"}, w.told())
 
-		w.store.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
+		w.store.Update(func(tx *state.Tx) { tx.DeletePod(coe.Kubernetes, "uid-web") })
 		w.reporter.Problems("shop", nil)
 		pass(time.Hour)
 		require.Len(t, w.told(), 1, "no Mapped for a deleted pod")
@@ -148,7 +149,7 @@ func TestPodThatFinishesIsNotMapped(t *testing.T) {
 		w.create("web")
 		w.reporter.Problems("shop", []coe.Problem{podProblem("web", coe.NoAddress, "no pool")})
 		pass(time.Minute)
-		w.store.Update(func(tx *coe.Tx) {
+		w.store.Update(func(tx *state.Tx) {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "uid-web", Namespace: "shop", Name: "web", NoNetwork: true})
 		})
 		w.reporter.Problems("shop", nil)
@@ -218,7 +219,7 @@ func TestNoEventsInANamespaceThatGoes(t *testing.T) {
 	t.Run("known", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, Config{})
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: "shop", Terminating: true})
 			})
 			w.run()
@@ -248,7 +249,7 @@ func TestProblemsOfEgressIPs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Config{})
 		w.run()
-		w.store.Update(func(tx *coe.Tx) { tx.PutEgressSpec(&coe.EgressSpec{UID: "uid-shop", Name: "shop"}) })
+		w.store.Update(func(tx *state.Tx) { tx.PutEgressSpec(&coe.EgressSpec{UID: "uid-shop", Name: "shop"}) })
 		problem := func(uid string) coe.Problem {
 			return coe.Problem{Kind: coe.EgressKind, UID: uid, Name: "shop", Reason: coe.Waiting, Message: "no node may hold it"}
 		}
@@ -266,7 +267,7 @@ func TestProblemsOfEgressIPs(t *testing.T) {
 		require.ElementsMatch(t, []string{waits, "Normal Mapped EgressIP/shop: the problem is solved: the object is mapped now x1"}, w.told())
 
 		w.reporter.Problems("", []coe.Problem{problem("uid-shop")})
-		w.store.Update(func(tx *coe.Tx) { tx.DeleteEgressSpec("uid-shop") })
+		w.store.Update(func(tx *state.Tx) { tx.DeleteEgressSpec("uid-shop") })
 		w.reporter.Problems("", nil)
 		pass(time.Hour)
 		require.Len(t, w.told(), 2)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // component is the name of the bridge as a client of the API server.
@@ -60,7 +61,7 @@ type Reporter struct {
 }
 
 // New creates a Reporter for an API server. It ignores the request limits of api.
-func New(cfg Config, api *rest.Config, store *coe.Store, r prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
+func New(cfg Config, api *rest.Config, store *state.Store, r prometheus.Registerer, log *slog.Logger) (*Reporter, error) {
 	if !(cfg.AnnotateQPS >= 0) {
 		return nil, fmt.Errorf("invalid limit of %v annotations per second: use 0 for none, inf for no limit, or a positive number", cfg.AnnotateQPS)
 	}
@@ -72,7 +73,7 @@ func New(cfg Config, api *rest.Config, store *coe.Store, r prometheus.Registerer
 	return newReporter(cfg, c, c, store, r, log), nil
 }
 
-func newReporter(cfg Config, p patcher, s sender, store *coe.Store, r prometheus.Registerer, log *slog.Logger) *Reporter {
+func newReporter(cfg Config, p patcher, s sender, store *state.Store, r prometheus.Registerer, log *slog.Logger) *Reporter {
 	e := newEvents(cfg, s, store, log)
 	a := newAnnotator(cfg, p, store, e.restored, log)
 	register(r, a, e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // subjects finds the Kubernetes objects of the problems of one namespace.
 type subjects struct {
-	store     *coe.Store
+	store     *state.Store
 	namespace string
 	// pods are the pods of the namespace by name, services and policies by UID; created when
 	// needed.
@@ -67,11 +68,11 @@ func word(s string, n int) string {
 }
 
 func (s *subjects) pod(uid string) *corev1.ObjectReference {
-	state := s.store.Pod(uid)
-	if state.Pod == nil || state.Origin != coe.Kubernetes {
+	reported := s.store.Pod(uid)
+	if reported.Pod == nil || reported.Origin != coe.Kubernetes {
 		return nil
 	}
-	return reference("Pod", state.Pod.Namespace, state.Pod.Name, uid)
+	return reference("Pod", reported.Pod.Namespace, reported.Pod.Name, uid)
 }
 
 // podOf returns the pod of an interface.
@@ -156,7 +157,7 @@ func reference(kind, namespace, name, uid string) *corev1.ObjectReference {
 
 // isSilent reports whether a problem needs no Event, because it is a normal state that others
 // report.
-func isSilent(store *coe.Store, p coe.Problem) bool {
+func isSilent(store *state.Store, p coe.Problem) bool {
 	switch p.Reason {
 	case coe.Waiting:
 		return p.Kind != coe.EgressKind
@@ -168,8 +169,8 @@ func isSilent(store *coe.Store, p coe.Problem) bool {
 	}
 }
 
-// state reports whether an object exists, and whether it should be mapped.
-func state(store *coe.Store, key objectKey) (exists, wanted bool) {
+// stateOf reports whether an object exists, and whether it should be mapped.
+func stateOf(store *state.Store, key objectKey) (exists, wanted bool) {
 	if store.Origin(key.uid) == coe.Kubernetes {
 		pod := store.Pod(key.uid).Pod
 		return true, pod == nil || !pod.NoNetwork

@@ -23,6 +23,7 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/kube"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 var (
@@ -33,7 +34,7 @@ var (
 // world is a Store, a Reporter, and an API server in memory that the Reporter writes to.
 type world struct {
 	t        *testing.T
-	store    *coe.Store
+	store    *state.Store
 	reporter *Reporter
 	log      *bytes.Buffer // read only while all goroutines are idle
 
@@ -55,7 +56,7 @@ func newWorld(t *testing.T, cfg Config) *world {
 		pods: map[string]*storedPod{}, underway: map[string]int{}, events: map[string]*corev1.Event{},
 	}
 	cfg.setDefaults()
-	w.store = coe.NewStore(func(c coe.Changed) { w.reporter.Leased(c.Leased...) }, coe.RESTCONF, coe.Kubernetes)
+	w.store = state.NewStore(func(c state.Changed) { w.reporter.Leased(c.Leased...) }, coe.RESTCONF, coe.Kubernetes)
 	log := slog.New(slog.NewTextHandler(w.log, nil))
 	w.reporter = newReporter(cfg, w, inbox{w}, w.store, prometheus.NewRegistry(), log)
 	return w
@@ -94,7 +95,7 @@ func (w *world) create(name string, change ...func(*kube.PodSeen, *coe.Pod)) {
 	w.mu.Lock()
 	w.pods["shop/"+name] = &storedPod{seen}
 	w.mu.Unlock()
-	w.store.Update(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, pod) })
+	w.store.Update(func(tx *state.Tx) { tx.PutPod(coe.Kubernetes, pod) })
 	w.reporter.Seen(seen)
 }
 
@@ -105,7 +106,7 @@ func (w *world) lease(name, address string) string {
 		Node: netip.MustParseAddr("10.0.0.1"), MAC: "0a:58:0a:0b:00:03",
 		Addresses: []coe.LeasedAddress{{Address: netip.MustParseAddr(address), Network: netip.MustParsePrefix(address + "/29")}},
 	}
-	w.store.Update(func(tx *coe.Tx) { tx.PutLease(l) })
+	w.store.Update(func(tx *state.Tx) { tx.PutLease(l) })
 	return Encode(interfaces([]*coe.Lease{l}, 0))
 }
 

@@ -1,4 +1,4 @@
-package coe_test
+package state_test
 
 import (
 	"fmt"
@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // namedRules returns rules about a named port.
@@ -50,8 +51,8 @@ func TestPoliciesThatMultiply(t *testing.T) {
 		}, map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			store := coe.NewStore(nil, coe.Kubernetes)
-			store.Update(func(tx *coe.Tx) {
+			store := state.NewStore(nil, coe.Kubernetes)
+			store.Update(func(tx *state.Tx) {
 				for _, p := range c.policies {
 					tx.PutPolicy(coe.Kubernetes, p)
 				}
@@ -92,9 +93,9 @@ func httpPorts(n uint16) (ports []coe.ContainerPort) {
 // marked.
 func TestClosedPolicyMarksItsPeers(t *testing.T) {
 	var r recorder
-	s := coe.NewStore(r.changed, coe.Kubernetes)
-	var marked coe.Changed
-	step := func(change func(*coe.Tx)) []string {
+	s := state.NewStore(r.changed, coe.Kubernetes)
+	var marked state.Changed
+	step := func(change func(*state.Tx)) []string {
 		s.Update(change)
 		all := r.take()
 		require.Len(t, all, 1)
@@ -103,21 +104,21 @@ func TestClosedPolicyMarksItsPeers(t *testing.T) {
 	}
 	small := &coe.Pod{UID: "p", Namespace: "shop", Name: "p", Ports: coe.NewContainerPorts(httpPorts(100)...)}
 	rules := append(namedRules(150), peersIn(selects("name", "ops"), 0, 1)...)
-	step(func(tx *coe.Tx) {
+	step(func(tx *state.Tx) {
 		tx.PutNamespace(coe.Kubernetes, &coe.Namespace{UID: "ops", Name: "ops", Labels: label("name", "ops")})
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "o", Namespace: "ops", Name: "o"})
 		tx.PutPolicy(coe.Kubernetes, policyOf("a", "shop", namedRules(150)...))
 		tx.PutPolicy(coe.Kubernetes, policyOf("b", "shop", rules...))
 	})
-	require.Equal(t, []string{"ops", "shop"}, step(func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, small) }), "the numbers of a pod close the policy")
+	require.Equal(t, []string{"ops", "shop"}, step(func(tx *state.Tx) { tx.PutPod(coe.Kubernetes, small) }), "the numbers of a pod close the policy")
 	require.True(t, marked.Cluster)
 	require.Contains(t, s.Cluster().PolicySet.Excess, "b")
-	require.Equal(t, []string{"ops", "shop"}, step(func(tx *coe.Tx) { tx.DeletePolicy(coe.Kubernetes, "a") }), "the policy before it is gone")
+	require.Equal(t, []string{"ops", "shop"}, step(func(tx *state.Tx) { tx.DeletePolicy(coe.Kubernetes, "a") }), "the policy before it is gone")
 	require.Empty(t, s.Cluster().PolicySet.Excess)
-	require.Equal(t, []string{"shop"}, step(func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, policyOf("c", "shop", namedRules(150)...)) }),
+	require.Equal(t, []string{"shop"}, step(func(tx *state.Tx) { tx.PutPolicy(coe.Kubernetes, policyOf("c", "shop", namedRules(150)...)) }),
 		"the policy after it is closed, and has no peers")
 	require.Contains(t, s.Cluster().PolicySet.Excess, "c")
-	step(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "p") })
+	step(func(tx *state.Tx) { tx.DeletePod(coe.Kubernetes, "p") })
 	require.Empty(t, s.Cluster().PolicySet.Excess)
 }
 
@@ -125,7 +126,7 @@ func TestClosedPolicyMarksItsPeers(t *testing.T) {
 // only pods of the policy's namespace. The rest of the policy stays.
 func TestNumbersOfOtherNamespaces(t *testing.T) {
 	var r recorder
-	s := coe.NewStore(r.changed, coe.Kubernetes)
+	s := state.NewStore(r.changed, coe.Kubernetes)
 	egress := func(uid string, rules int) *coe.PolicySpec {
 		p := policyOf(uid, "shop", namedRules(1)...)
 		p.Egress = coe.PolicySide{Isolates: true, Rules: namedRules(rules)}
@@ -133,7 +134,7 @@ func TestNumbersOfOtherNamespaces(t *testing.T) {
 	}
 	policies := []*coe.PolicySpec{egress("a", 24), egress("b", 2), egress("c", 1)}
 	policies[1].Egress.Rules[1].Ports = append(policies[1].Egress.Rules[1].Ports, coe.PolicyPort{Protocol: "udp", First: 53, Last: 53})
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "own", Namespace: "shop", Name: "own", Ports: coe.NewContainerPorts(tcp("http", 80))})
 		for _, p := range policies {
 			tx.PutPolicy(coe.Kubernetes, p)
@@ -142,7 +143,7 @@ func TestNumbersOfOtherNamespaces(t *testing.T) {
 	require.Empty(t, s.Cluster().PolicySet.Excess)
 	r.take()
 
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "many", Namespace: "other", Name: "many", Ports: coe.NewContainerPorts(httpPorts(100)...)})
 	})
 	require.Equal(t, []string{"other", "shop"}, r.take()[0].Namespaces)
@@ -156,7 +157,7 @@ func TestNumbersOfOtherNamespaces(t *testing.T) {
 		return map[coe.NamedPort]int{{Name: "http", Protocol: "tcp"}: 100, {Name: "http", Protocol: "tcp", Namespace: "shop"}: 1}[n]
 	}))
 
-	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.Kubernetes, "many") })
+	s.Update(func(tx *state.Tx) { tx.DeletePod(coe.Kubernetes, "many") })
 	require.Empty(t, s.Cluster().PolicySet.Excess)
 	require.Contains(t, r.take()[0].Namespaces, "shop")
 }

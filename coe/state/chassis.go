@@ -1,18 +1,14 @@
-package coe
+package state
 
 import (
 	"maps"
 	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
-// Chassis is what the agent of a node has reported: the name of the node in OVN.
-type Chassis struct {
-	Node netip.Addr // internal address; the key
-	Name string     // what ovn-controller has: external_ids:system-id of the switch, unless it was given another one
-}
-
 // PutChassis adds or replaces the chassis of a node.
-func (tx *Tx) PutChassis(c *Chassis) {
+func (tx *Tx) PutChassis(c *coe.Chassis) {
 	tx.chassis(func(all map[netip.Addr]string) { all[c.Node] = c.Name })
 }
 

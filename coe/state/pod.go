@@ -1,19 +1,17 @@
-package coe
+package state
 
 import (
 	"slices"
-	"strings"
-)
 
-// Compare compares two pods by UID, like the order of a View.
-func (p *Pod) Compare(other *Pod) int { return strings.Compare(p.UID, other.UID) }
+	"github.com/coe-bridge/coe-bridge/coe"
+)
 
 // PodState is the reported and chosen state of one pod.
 type PodState struct {
-	Pod    *Pod // nil if no origin reports it
-	Origin Origin
+	Pod    *coe.Pod // nil if no origin reports it
+	Origin coe.Origin
 	// Leases are the leases of its interfaces, in their order.
-	Leases []*Lease
+	Leases []*coe.Lease
 	// Refused is true if an interface was refused a lease.
 	Refused bool
 }
@@ -32,7 +30,7 @@ func (s *Store) Pod(uid string) PodState {
 }
 
 // LeasesOf returns the leases of a pod, even if no origin has reported the pod yet.
-func (s *Store) LeasesOf(uid string) []*Lease {
+func (s *Store) LeasesOf(uid string) []*coe.Lease {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.leases[uid]
@@ -40,7 +38,7 @@ func (s *Store) LeasesOf(uid string) []*Lease {
 
 // replaceLease replaces a lease by others, or none. It does not change slices that LeasesOf has
 // returned. The caller holds the lock.
-func (s *Store) replaceLease(namespace string, key LeaseKey, by ...*Lease) {
+func (s *Store) replaceLease(namespace string, key coe.LeaseKey, by ...*coe.Lease) {
 	for _, l := range s.leases[key.PodUID] {
 		if l.Namespace != namespace || l.Key() != key {
 			by = append(by, l)
@@ -51,14 +49,14 @@ func (s *Store) replaceLease(namespace string, key LeaseKey, by ...*Lease) {
 	}
 }
 
-func (s *Store) podState(p *Pod, origin Origin) PodState {
+func (s *Store) podState(p *coe.Pod, origin coe.Origin) PodState {
 	state := PodState{Pod: p, Origin: origin}
 	ns := s.namespaces[p.Namespace]
 	if ns == nil {
 		return state
 	}
 	for _, i := range p.AllInterfaces() {
-		key := LeaseKey{p.UID, i.UID}
+		key := coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}
 		if l := ns.leases[key]; l != nil {
 			state.Leases = append(state.Leases, l)
 		}

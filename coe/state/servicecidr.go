@@ -1,26 +1,21 @@
-package coe
+package state
 
 import (
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
-)
 
-// ServiceCIDR has ranges from which an API server gives cluster addresses to services (networking.k8s.io/v1).
-type ServiceCIDR struct {
-	UID, Name string
-	CIDRs     []netip.Prefix // masked
-}
+	"github.com/coe-bridge/coe-bridge/coe"
+)
 
 // serviceCIDRs is what the Store keeps of ServiceCIDRs.
 type serviceCIDRs struct {
-	byUID  map[string]*ServiceCIDR
+	byUID  map[string]*coe.ServiceCIDR
 	listed bool
 }
 
 // PutServiceCIDR adds or replaces ranges of the source Kubernetes.
-func (tx *Tx) PutServiceCIDR(c *ServiceCIDR) {
+func (tx *Tx) PutServiceCIDR(c *coe.ServiceCIDR) {
 	tx.store.serviceCIDRs.byUID[c.UID] = c
 	tx.cluster = true
 }
@@ -39,9 +34,9 @@ func (tx *Tx) SetServiceCIDRsListed(listed bool) {
 }
 
 // ServiceCIDRs returns the ServiceCIDRs, sorted by name. listed is false if there may be more.
-func (s *Store) ServiceCIDRs() (all []*ServiceCIDR, listed bool) {
+func (s *Store) ServiceCIDRs() (all []*coe.ServiceCIDR, listed bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	all = slices.SortedFunc(maps.Values(s.serviceCIDRs.byUID), func(a, b *ServiceCIDR) int { return strings.Compare(a.Name, b.Name) })
+	all = slices.SortedFunc(maps.Values(s.serviceCIDRs.byUID), func(a, b *coe.ServiceCIDR) int { return strings.Compare(a.Name, b.Name) })
 	return all, s.serviceCIDRs.listed
 }

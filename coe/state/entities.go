@@ -1,9 +1,11 @@
-package coe
+package state
 
 import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // Entities are the pods, services, endpoints or nodes that one origin reports, including
@@ -50,17 +52,21 @@ func (e Entities[T]) Any() string {
 }
 
 // PodsOf returns the pods of an origin, which NewStore must know.
-func (s *Store) PodsOf(o Origin) Entities[Pod] { return Entities[Pod]{&s.mu, s.layer(o).pods} }
+func (s *Store) PodsOf(o coe.Origin) Entities[coe.Pod] {
+	return Entities[coe.Pod]{&s.mu, s.layer(o).pods}
+}
 
 // ServicesOf returns the services of an origin, which NewStore must know.
-func (s *Store) ServicesOf(o Origin) Entities[Service] {
-	return Entities[Service]{&s.mu, s.layer(o).services}
+func (s *Store) ServicesOf(o coe.Origin) Entities[coe.Service] {
+	return Entities[coe.Service]{&s.mu, s.layer(o).services}
 }
 
 // EndpointsOf returns the endpoints of an origin, which NewStore must know.
-func (s *Store) EndpointsOf(o Origin) Entities[Endpoints] {
-	return Entities[Endpoints]{&s.mu, s.layer(o).endpoints}
+func (s *Store) EndpointsOf(o coe.Origin) Entities[coe.Endpoints] {
+	return Entities[coe.Endpoints]{&s.mu, s.layer(o).endpoints}
 }
 
 // NodesOf returns the nodes of an origin, which NewStore must know.
-func (s *Store) NodesOf(o Origin) Entities[Node] { return Entities[Node]{&s.mu, s.layer(o).nodes} }
+func (s *Store) NodesOf(o coe.Origin) Entities[coe.Node] {
+	return Entities[coe.Node]{&s.mu, s.layer(o).nodes}
+}

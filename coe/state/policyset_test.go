@@ -1,4 +1,4 @@
-package coe_test
+package state_test
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 func label(key, value string) coe.Labels { return coe.NewLabels(map[string]string{key: value}) }
@@ -41,11 +42,11 @@ func tcp(name string, number uint16) coe.ContainerPort {
 // Each change replaces the PolicySet or not, and marks the scopes that it may concern.
 func TestPolicySet(t *testing.T) {
 	var r recorder
-	s := coe.NewStore(r.changed, coe.Kubernetes)
+	s := state.NewStore(r.changed, coe.Kubernetes)
 	last := s.Cluster().PolicySet
 	require.NotNil(t, last)
 	// step makes a change. It returns whether the PolicySet was replaced, and what was marked.
-	step := func(change func(*coe.Tx)) (replaced bool, marked coe.Changed) {
+	step := func(change func(*state.Tx)) (replaced bool, marked state.Changed) {
 		s.Update(change)
 		now := s.View("web").PolicySet
 		require.Same(t, now, s.Cluster().PolicySet)
@@ -54,79 +55,79 @@ func TestPolicySet(t *testing.T) {
 		replaced, last = now != last, now
 		all := r.take()
 		require.LessOrEqual(t, len(all), 1)
-		return replaced, slices.Concat(all, []coe.Changed{{}})[0]
+		return replaced, slices.Concat(all, []state.Changed{{}})[0]
 	}
-	put := func(p *coe.Pod) func(*coe.Tx) { return func(tx *coe.Tx) { tx.PutPod(coe.Kubernetes, p) } }
-	relabel := func(name string, labels coe.Labels) func(*coe.Tx) {
-		return func(tx *coe.Tx) { tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: name, Labels: labels}) }
+	put := func(p *coe.Pod) func(*state.Tx) { return func(tx *state.Tx) { tx.PutPod(coe.Kubernetes, p) } }
+	relabel := func(name string, labels coe.Labels) func(*state.Tx) {
+		return func(tx *state.Tx) { tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: name, Labels: labels}) }
 	}
 	pod := coe.Pod{UID: "p1", Namespace: "web", Labels: label("app", "web"), Ports: coe.NewContainerPorts(tcp("http", 80))}
 
 	for _, c := range []struct {
 		name     string
-		change   func(*coe.Tx)
+		change   func(*state.Tx)
 		replaced bool
-		marked   coe.Changed
+		marked   state.Changed
 	}{
-		{"labels of an empty namespace", relabel("web", label("tier", "front")), true, coe.Changed{Cluster: true}},
-		{"the same labels", relabel("web", label("tier", "front")), false, coe.Changed{}},
-		{"another annotation for the log", func(tx *coe.Tx) {
+		{"labels of an empty namespace", relabel("web", label("tier", "front")), true, state.Changed{Cluster: true}},
+		{"the same labels", relabel("web", label("tier", "front")), false, state.Changed{}},
+		{"another annotation for the log", func(tx *state.Tx) {
 			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: "web", Labels: label("tier", "front"), PolicyLog: coe.LogDropped})
-		}, false, coe.Changed{Namespaces: []string{"web"}}},
-		{"the annotation is gone", relabel("web", label("tier", "front")), false, coe.Changed{Namespaces: []string{"web"}}},
-		{"a pod", put(&pod), false, coe.Changed{Namespaces: []string{"web"}}},
-		{"another label of the pod", func(tx *coe.Tx) {
+		}, false, state.Changed{Namespaces: []string{"web"}}},
+		{"the annotation is gone", relabel("web", label("tier", "front")), false, state.Changed{Namespaces: []string{"web"}}},
+		{"a pod", put(&pod), false, state.Changed{Namespaces: []string{"web"}}},
+		{"another label of the pod", func(tx *state.Tx) {
 			pod := pod
 			pod.Labels = label("app", "shop")
 			tx.PutPod(coe.Kubernetes, &pod)
-		}, false, coe.Changed{Namespaces: []string{"web"}}},
-		{"an access list that nobody names", func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) }, true, coe.Changed{Cluster: true}},
-		{"a pod names it", func(tx *coe.Tx) {
+		}, false, state.Changed{Namespaces: []string{"web"}}},
+		{"an access list that nobody names", func(tx *state.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) }, true, state.Changed{Cluster: true}},
+		{"a pod names it", func(tx *state.Tx) {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p3", Namespace: "bank", Labels: coe.Labels{}.WithProfiles("locked")})
-		}, true, coe.Changed{Namespaces: []string{"bank"}, Cluster: true}},
-		{"the pod reports another state", func(tx *coe.Tx) {
+		}, true, state.Changed{Namespaces: []string{"bank"}, Cluster: true}},
+		{"the pod reports another state", func(tx *state.Tx) {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p3", Namespace: "bank", Labels: coe.Labels{}.WithProfiles("locked"), NodeName: "n1"})
-		}, false, coe.Changed{Namespaces: []string{"bank"}}},
-		{"a second pod names it", func(tx *coe.Tx) {
+		}, false, state.Changed{Namespaces: []string{"bank"}}},
+		{"a second pod names it", func(tx *state.Tx) {
 			tx.PutPod(coe.Kubernetes, &coe.Pod{UID: "p4", Namespace: "bank", Labels: label("app", "web").WithProfiles("locked")})
-		}, false, coe.Changed{Namespaces: []string{"bank"}}},
-		{"another namespace names it", relabel("web", label("tier", "front").WithProfiles("locked")), true, coe.Changed{Namespaces: []string{"web"}, Cluster: true}},
-		{"an access list with its pods as peers", func(tx *coe.Tx) {
+		}, false, state.Changed{Namespaces: []string{"bank"}}},
+		{"another namespace names it", relabel("web", label("tier", "front").WithProfiles("locked")), true, state.Changed{Namespaces: []string{"web"}, Cluster: true}},
+		{"an access list with its pods as peers", func(tx *state.Tx) {
 			other := profileOf("acl2", "other")
 			other.Ingress.Rules = []coe.PolicyRule{{Peers: []coe.PolicyPeer{{Namespaces: &coe.Selector{}, Pods: coe.ProfileSelector("locked")}}}}
 			tx.PutPolicy(coe.Kubernetes, other)
-		}, true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
-		{"the access list changes", func(tx *coe.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) },
-			true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
-		{"the pods and the list of peers are gone", func(tx *coe.Tx) {
+		}, true, state.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
+		{"the access list changes", func(tx *state.Tx) { tx.PutPolicy(coe.Kubernetes, profileOf("acl", "locked")) },
+			true, state.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
+		{"the pods and the list of peers are gone", func(tx *state.Tx) {
 			tx.DeletePod(coe.Kubernetes, "p3")
 			tx.DeletePod(coe.Kubernetes, "p4")
 			tx.DeletePolicy(coe.Kubernetes, "acl2")
 			tx.PutNamespace(coe.Kubernetes, &coe.Namespace{Name: "web", Labels: label("tier", "front")})
-		}, true, coe.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
-		{"a policy with a port name, and its own pods as peers", func(tx *coe.Tx) {
+		}, true, state.Changed{Namespaces: []string{"bank", "web"}, Cluster: true}},
+		{"a policy with a port name, and its own pods as peers", func(tx *state.Tx) {
 			tx.PutPolicy(coe.Kubernetes, policyOf("n1", "data", coe.PolicyRule{
 				Peers: []coe.PolicyPeer{{}}, Ports: []coe.PolicyPort{{Protocol: "tcp", Name: "http"}},
 			}))
-		}, true, coe.Changed{Namespaces: []string{"data"}, Cluster: true}},
-		{"a policy with pods of namespaces as peers", func(tx *coe.Tx) {
+		}, true, state.Changed{Namespaces: []string{"data"}, Cluster: true}},
+		{"a policy with pods of namespaces as peers", func(tx *state.Tx) {
 			tx.PutPolicy(coe.Kubernetes, policyOf("n2", "data", coe.PolicyRule{Peers: []coe.PolicyPeer{{Namespaces: selects("tier", "front")}}}))
-		}, true, coe.Changed{Namespaces: []string{"data", "web"}, Cluster: true}},
-		{"the same policy without peers", func(tx *coe.Tx) {
+		}, true, state.Changed{Namespaces: []string{"data", "web"}, Cluster: true}},
+		{"the same policy without peers", func(tx *state.Tx) {
 			tx.PutPolicy(coe.Kubernetes, policyOf("n2", "data"))
-		}, true, coe.Changed{Namespaces: []string{"data", "web"}, Cluster: true}},
-		{"a second pod with the number", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: pod.Ports}), false, coe.Changed{Namespaces: []string{"shop"}}},
-		{"a pod of the policy's namespace with the number", put(&coe.Pod{UID: "p5", Namespace: "data", Ports: pod.Ports}), true, coe.Changed{Namespaces: []string{"data"}, Cluster: true}},
-		{"a second one", put(&coe.Pod{UID: "p6", Namespace: "data", Ports: pod.Ports}), false, coe.Changed{Namespaces: []string{"data"}}},
+		}, true, state.Changed{Namespaces: []string{"data", "web"}, Cluster: true}},
+		{"a second pod with the number", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: pod.Ports}), false, state.Changed{Namespaces: []string{"shop"}}},
+		{"a pod of the policy's namespace with the number", put(&coe.Pod{UID: "p5", Namespace: "data", Ports: pod.Ports}), true, state.Changed{Namespaces: []string{"data"}, Cluster: true}},
+		{"a second one", put(&coe.Pod{UID: "p6", Namespace: "data", Ports: pod.Ports}), false, state.Changed{Namespaces: []string{"data"}}},
 		{"another number", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: coe.NewContainerPorts(tcp("http", 8080), tcp("other", 1))}),
-			true, coe.Changed{Namespaces: []string{"data", "shop"}, Cluster: true}},
+			true, state.Changed{Namespaces: []string{"data", "shop"}, Cluster: true}},
 		{"a number of another name", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: coe.NewContainerPorts(tcp("http", 8080), tcp("other", 2))}),
-			false, coe.Changed{Namespaces: []string{"shop"}}},
+			false, state.Changed{Namespaces: []string{"shop"}}},
 		{"the pod finishes", put(&coe.Pod{UID: "p2", Namespace: "shop", Ports: coe.NewContainerPorts(tcp("http", 8080)), NoNetwork: true}),
-			true, coe.Changed{Namespaces: []string{"data", "shop"}, Cluster: true}},
-		{"new labels", relabel("web", label("tier", "back")), true, coe.Changed{Namespaces: []string{"web"}, Cluster: true}},
-		{"the namespace is deleted", func(tx *coe.Tx) { tx.DeleteNamespace(coe.Kubernetes, "web") }, true, coe.Changed{Namespaces: []string{"web"}, Cluster: true}},
-		{"a policy is deleted", func(tx *coe.Tx) { tx.DeletePolicy(coe.Kubernetes, "n1") }, true, coe.Changed{Namespaces: []string{"data"}, Cluster: true}},
+			true, state.Changed{Namespaces: []string{"data", "shop"}, Cluster: true}},
+		{"new labels", relabel("web", label("tier", "back")), true, state.Changed{Namespaces: []string{"web"}, Cluster: true}},
+		{"the namespace is deleted", func(tx *state.Tx) { tx.DeleteNamespace(coe.Kubernetes, "web") }, true, state.Changed{Namespaces: []string{"web"}, Cluster: true}},
+		{"a policy is deleted", func(tx *state.Tx) { tx.DeletePolicy(coe.Kubernetes, "n1") }, true, state.Changed{Namespaces: []string{"data"}, Cluster: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			replaced, marked := step(c.change)
@@ -138,35 +139,35 @@ func TestPolicySet(t *testing.T) {
 
 func TestPolicySetComplete(t *testing.T) {
 	var r recorder
-	s := coe.NewStore(r.changed, coe.RESTCONF, coe.Kubernetes)
+	s := state.NewStore(r.changed, coe.RESTCONF, coe.Kubernetes)
 	complete := func() bool { return s.Cluster().PolicySet.Complete }
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "u1", Namespace: "a"})
 		tx.SetPoliciesIncomplete(coe.Kubernetes)
 		tx.SetComplete(coe.RESTCONF)
 	})
 	require.False(t, complete())
-	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.Kubernetes) })
+	s.Update(func(tx *state.Tx) { tx.SetComplete(coe.Kubernetes) })
 	require.False(t, complete(), "policies were not reported")
 	require.True(t, s.Complete())
 	r.take()
-	s.Update(func(tx *coe.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) })
+	s.Update(func(tx *state.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) })
 	require.True(t, complete())
-	require.Equal(t, []coe.Changed{{Namespaces: []string{"a"}, Cluster: true}}, r.take())
-	s.Update(func(tx *coe.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) })
+	require.Equal(t, []state.Changed{{Namespaces: []string{"a"}, Cluster: true}}, r.take())
+	s.Update(func(tx *state.Tx) { tx.SetPoliciesComplete(coe.Kubernetes) })
 	require.Empty(t, r.take(), "once")
-	s.Update(func(tx *coe.Tx) { tx.SetIncomplete(coe.Kubernetes) })
+	s.Update(func(tx *state.Tx) { tx.SetIncomplete(coe.Kubernetes) })
 	require.True(t, complete(), "something else was not reported")
-	s.Update(func(tx *coe.Tx) { tx.SetIncomplete(coe.RESTCONF) })
+	s.Update(func(tx *state.Tx) { tx.SetIncomplete(coe.RESTCONF) })
 	require.False(t, complete(), "policies are not reported apart")
-	s.Update(func(tx *coe.Tx) { tx.SetComplete(coe.RESTCONF) })
+	s.Update(func(tx *state.Tx) { tx.SetComplete(coe.RESTCONF) })
 	require.True(t, complete())
 }
 
 // world is a random cluster, and the Store that follows it.
 type world struct {
 	*rand.Rand
-	store      *coe.Store
+	store      *state.Store
 	pods       map[string]*coe.Pod
 	policies   map[string]*coe.PolicySpec
 	namespaces map[string]coe.Labels
@@ -210,7 +211,7 @@ func (w *world) policy() *coe.PolicySpec {
 }
 
 // change makes a random change in the Store and in the world.
-func (w *world) change(tx *coe.Tx) {
+func (w *world) change(tx *state.Tx) {
 	switch w.IntN(7) {
 	case 0, 1:
 		p := &coe.Pod{UID: fmt.Sprint("p", w.IntN(8)), Namespace: w.pick("a", "b", "c"), NoNetwork: w.IntN(4) == 0, Ports: w.ports()}
@@ -371,7 +372,7 @@ func TestPolicySetFollows(t *testing.T) {
 	for seed := range uint64(20) {
 		var r recorder
 		w := &world{
-			Rand: rand.New(rand.NewPCG(seed, 0)), store: coe.NewStore(r.changed, coe.Kubernetes),
+			Rand: rand.New(rand.NewPCG(seed, 0)), store: state.NewStore(r.changed, coe.Kubernetes),
 			pods: map[string]*coe.Pod{}, policies: map[string]*coe.PolicySpec{}, namespaces: map[string]coe.Labels{},
 		}
 		for range 200 {
@@ -380,7 +381,7 @@ func TestPolicySetFollows(t *testing.T) {
 			for _, ns := range []string{"a", "b", "c"} {
 				before[ns] = w.concerns(set, ns)
 			}
-			w.store.Update(func(tx *coe.Tx) {
+			w.store.Update(func(tx *state.Tx) {
 				for range 1 + w.IntN(2) {
 					w.change(tx)
 				}

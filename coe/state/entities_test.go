@@ -1,4 +1,4 @@
-package coe_test
+package state_test
 
 import (
 	"testing"
@@ -6,15 +6,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 // Entities of an origin are visible even if another origin overrides them.
 func TestEntities(t *testing.T) {
-	s := coe.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
+	s := state.NewStore(nil, coe.RESTCONF, coe.Kubernetes)
 	pods := s.PodsOf(coe.RESTCONF)
 	require.Nil(t, pods.Get("u"))
 	ours, theirs := &coe.Pod{UID: "u", Name: "ours"}, &coe.Pod{UID: "u", Name: "theirs"}
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, ours)
 		tx.PutPod(coe.Kubernetes, theirs)
 		tx.PutService(coe.Kubernetes, &coe.Service{UID: "s"})
@@ -22,7 +23,7 @@ func TestEntities(t *testing.T) {
 		tx.PutNode(coe.Kubernetes, &coe.Node{UID: "n"})
 	})
 	require.Same(t, ours, pods.Get("u"))
-	require.Equal(t, []coe.Entity[coe.Pod]{{UID: "u", Value: theirs}}, s.PodsOf(coe.Kubernetes).All())
+	require.Equal(t, []state.Entity[coe.Pod]{{UID: "u", Value: theirs}}, s.PodsOf(coe.Kubernetes).All())
 	require.NotNil(t, s.ServicesOf(coe.Kubernetes).Get("s"))
 	require.NotNil(t, s.EndpointsOf(coe.Kubernetes).Get("e"))
 	require.NotNil(t, s.NodesOf(coe.Kubernetes).Get("n"))
@@ -30,7 +31,7 @@ func TestEntities(t *testing.T) {
 	require.Equal(t, "u", s.PodsOf(coe.Kubernetes).Any())
 	require.Empty(t, s.NodesOf(coe.RESTCONF).Any())
 
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "v"})
 		tx.PutPod(coe.RESTCONF, &coe.Pod{UID: "t"})
 	})
@@ -39,6 +40,6 @@ func TestEntities(t *testing.T) {
 		uids = append(uids, e.UID)
 	}
 	require.Equal(t, []string{"t", "u", "v"}, uids)
-	s.Update(func(tx *coe.Tx) { tx.DeletePod(coe.RESTCONF, "u") })
+	s.Update(func(tx *state.Tx) { tx.DeletePod(coe.RESTCONF, "u") })
 	require.Nil(t, pods.Get("u"))
 }

@@ -1,6 +1,10 @@
-package coe
+package state
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
 
 // Census counts the reported entities and the chosen values.
 type Census struct {
@@ -70,7 +74,7 @@ func (c *Census) add(ns *namespace) {
 	}
 }
 
-func (c *Census) addBlock(b *Block) {
+func (c *Census) addBlock(b *coe.Block) {
 	pool, prefix := PoolKey{b.Network, b.Subnet}, b.Prefix
 	if b.Shared.IsValid() {
 		prefix = b.Shared

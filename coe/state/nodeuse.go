@@ -1,6 +1,10 @@
-package coe
+package state
 
-import "net/netip"
+import (
+	"net/netip"
+
+	"github.com/coe-bridge/coe-bridge/coe"
+)
 
 // NodeUse counts what the pods of a node use.
 type NodeUse struct {
@@ -26,28 +30,21 @@ func (s *Store) countUse(node netip.Addr, interfaces, resting int) {
 }
 
 // countRest adds by if the lease is released. The caller holds the lock.
-func (s *Store) countRest(l *Lease, by int) {
+func (s *Store) countRest(l *coe.Lease, by int) {
 	if l != nil && l.Released != 0 {
 		s.countUse(l.Node, 0, by)
 	}
 }
 
-// Former is an address that a lease gave up while its interface still exists. The address is
-// kept for a while.
-type Former struct {
-	PodUID, InterfaceUID, Namespace string
-	Address                         netip.Addr
-}
-
 // PutFormer records a former address on a node.
-func (tx *Tx) PutFormer(f Former, node netip.Addr) {
+func (tx *Tx) PutFormer(f coe.Former, node netip.Addr) {
 	tx.DeleteFormer(f)
 	tx.store.formers[f] = node
 	tx.store.countUse(node, 0, +1)
 }
 
 // DeleteFormer deletes a former address.
-func (tx *Tx) DeleteFormer(f Former) {
+func (tx *Tx) DeleteFormer(f coe.Former) {
 	if node, found := tx.store.formers[f]; found {
 		delete(tx.store.formers, f)
 		tx.store.countUse(node, 0, -1)
@@ -61,5 +58,5 @@ func (tx *Tx) ForgetFormers() {
 	}
 }
 
-// interfaces returns the number of the pod's interfaces, including an implied one.
-func (p *Pod) interfaces() int { return max(1, len(p.Interfaces)) }
+// interfaces returns the number of a pod's interfaces, including an implied one.
+func interfaces(p *coe.Pod) int { return max(1, len(p.Interfaces)) }

@@ -1,4 +1,4 @@
-package coe
+package state
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 type blockKey struct {
@@ -13,18 +15,15 @@ type blockKey struct {
 	prefix netip.Prefix
 }
 
-func (b *Block) key() blockKey { return blockKey{b.ELAN, b.Prefix} }
+func keyOf(b *coe.Block) blockKey { return blockKey{b.ELAN, b.Prefix} }
 
 func (k blockKey) compare(other blockKey) int {
 	return cmp.Or(strings.Compare(k.elan, other.elan), k.prefix.Compare(other.prefix))
 }
 
-// Compare compares two blocks by elan-instance and prefix, like the order of a View.
-func (b *Block) Compare(other *Block) int { return b.key().compare(other.key()) }
-
 // PutBlock adds or replaces a block of an elan-instance.
-func (tx *Tx) PutBlock(namespace string, b *Block) {
-	tx.changeBlock(namespace, b.key(), b)
+func (tx *Tx) PutBlock(namespace string, b *coe.Block) {
+	tx.changeBlock(namespace, keyOf(b), b)
 }
 
 // DeleteBlock deletes a block.
@@ -32,7 +31,7 @@ func (tx *Tx) DeleteBlock(namespace, elan string, prefix netip.Prefix) {
 	tx.changeBlock(namespace, blockKey{elan, prefix}, nil)
 }
 
-func (tx *Tx) changeBlock(namespace string, key blockKey, now *Block) {
+func (tx *Tx) changeBlock(namespace string, key blockKey, now *coe.Block) {
 	ns := tx.chosen(namespace)
 	ns.shownBlocks.changed(key)
 	tx.store.shownBlocks, tx.blocked = nil, true
@@ -45,14 +44,14 @@ func (tx *Tx) changeBlock(namespace string, key blockKey, now *Block) {
 }
 
 // replaceBlock replaces a block in the list of its node. old is nil for a new block, now for a deleted one.
-func (s *Store) replaceBlock(old, now *Block) {
+func (s *Store) replaceBlock(old, now *coe.Block) {
 	one := cmp.Or(old, now)
 	if one == nil || !one.Node().IsValid() {
 		return
 	}
 	all := slices.Clone(s.blocks[one.Node()])
 	if old != nil {
-		all = slices.DeleteFunc(all, func(b *Block) bool { return b == old })
+		all = slices.DeleteFunc(all, func(b *coe.Block) bool { return b == old })
 	}
 	if now != nil {
 		all = append(all, now)
@@ -64,7 +63,7 @@ func (s *Store) replaceBlock(old, now *Block) {
 }
 
 // allBlocks returns the blocks of all namespaces by node. The caller holds the lock.
-func (s *Store) allBlocks() map[netip.Addr][]*Block {
+func (s *Store) allBlocks() map[netip.Addr][]*coe.Block {
 	if s.shownBlocks == nil {
 		s.shownBlocks = maps.Clone(s.blocks)
 	}

@@ -1,4 +1,4 @@
-package coe
+package state
 
 import (
 	"cmp"
@@ -6,6 +6,8 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // Tx changes the Store in a call of Store.Update. It is valid only during the call.
@@ -25,14 +27,14 @@ type Tx struct {
 
 // SetIncomplete marks an origin as incomplete: entities may exist that it has not reported. It
 // stays so until SetComplete.
-func (tx *Tx) SetIncomplete(origin Origin) {
+func (tx *Tx) SetIncomplete(origin coe.Origin) {
 	tx.store.incomplete[origin] = true
 	tx.store.policy.set = nil
 }
 
 // SetComplete marks an origin as complete: it has reported all its entities. All namespaces
 // count as changed, because absent entities are now known to be deleted.
-func (tx *Tx) SetComplete(origin Origin) {
+func (tx *Tx) SetComplete(origin coe.Origin) {
 	if !tx.store.incomplete[origin] {
 		return
 	}
@@ -43,14 +45,14 @@ func (tx *Tx) SetComplete(origin Origin) {
 
 // SetPoliciesIncomplete marks the policies of an origin as incomplete, even if the origin is
 // complete. They stay so until SetPoliciesComplete, even if the origin is complete before or later.
-func (tx *Tx) SetPoliciesIncomplete(origin Origin) {
+func (tx *Tx) SetPoliciesIncomplete(origin coe.Origin) {
 	tx.store.policy.unlisted[origin] = true
 	tx.store.policy.set = nil
 }
 
 // SetPoliciesComplete ends SetPoliciesIncomplete. All namespaces count as changed, because their
 // pods may have waited for policies.
-func (tx *Tx) SetPoliciesComplete(origin Origin) {
+func (tx *Tx) SetPoliciesComplete(origin coe.Origin) {
 	if tx.store.policy.unlisted[origin] {
 		tx.store.policy.unlisted[origin] = false
 		tx.markAll()
@@ -69,17 +71,17 @@ func (tx *Tx) markAll() {
 func (tx *Tx) SetRevision(r int64) { tx.revision = r }
 
 // PutPod adds or replaces a pod.
-func (tx *Tx) PutPod(origin Origin, p *Pod) {
-	tx.changePod(p.UID, func(l map[string]*Pod) { l[p.UID] = p }, origin)
+func (tx *Tx) PutPod(origin coe.Origin, p *coe.Pod) {
+	tx.changePod(p.UID, func(l map[string]*coe.Pod) { l[p.UID] = p }, origin)
 }
 
 // DeletePod deletes a pod of an origin.
-func (tx *Tx) DeletePod(origin Origin, uid string) {
-	tx.changePod(uid, func(l map[string]*Pod) { delete(l, uid) }, origin)
+func (tx *Tx) DeletePod(origin coe.Origin, uid string) {
+	tx.changePod(uid, func(l map[string]*coe.Pod) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin) {
-	pods := func(l *layer) map[string]*Pod { return l.pods }
+func (tx *Tx) changePod(uid string, change func(map[string]*coe.Pod), origin coe.Origin) {
+	pods := func(l *layer) map[string]*coe.Pod { return l.pods }
 	old, now := replace(tx, origin, uid, pods, change)
 	tx.countPorts(old, now)
 	tx.countProfiles(old, now)
@@ -87,14 +89,14 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 	tx.store.countHosting(now, +1)
 	if old != nil {
 		tx.store.countNode(old.HostIP, old.Namespace, -1)
-		tx.store.countUse(old.HostIP, -old.interfaces(), 0)
+		tx.store.countUse(old.HostIP, -interfaces(old), 0)
 		ns := tx.touch(old.Namespace)
 		delete(ns.pods, uid)
 		ns.shownPods.changed(uid)
 	}
 	if now != nil {
 		tx.store.countNode(now.HostIP, now.Namespace, +1)
-		tx.store.countUse(now.HostIP, +now.interfaces(), 0)
+		tx.store.countUse(now.HostIP, +interfaces(now), 0)
 		ns := tx.touch(now.Namespace)
 		ns.pods[uid] = now
 		ns.shownPods.changed(uid)
@@ -105,17 +107,17 @@ func (tx *Tx) changePod(uid string, change func(map[string]*Pod), origin Origin)
 }
 
 // PutService adds or replaces a service.
-func (tx *Tx) PutService(origin Origin, s *Service) {
-	tx.changeService(s.UID, func(l map[string]*Service) { l[s.UID] = s }, origin)
+func (tx *Tx) PutService(origin coe.Origin, s *coe.Service) {
+	tx.changeService(s.UID, func(l map[string]*coe.Service) { l[s.UID] = s }, origin)
 }
 
 // DeleteService deletes a service of an origin.
-func (tx *Tx) DeleteService(origin Origin, uid string) {
-	tx.changeService(uid, func(l map[string]*Service) { delete(l, uid) }, origin)
+func (tx *Tx) DeleteService(origin coe.Origin, uid string) {
+	tx.changeService(uid, func(l map[string]*coe.Service) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin Origin) {
-	services := func(l *layer) map[string]*Service { return l.services }
+func (tx *Tx) changeService(uid string, change func(map[string]*coe.Service), origin coe.Origin) {
+	services := func(l *layer) map[string]*coe.Service { return l.services }
 	old, now := replace(tx, origin, uid, services, change)
 	if old != nil {
 		tx.store.countPlaced(old.Namespace, old.InternalLocal, -1)
@@ -132,17 +134,17 @@ func (tx *Tx) changeService(uid string, change func(map[string]*Service), origin
 }
 
 // PutEndpoints adds or replaces endpoints of a service.
-func (tx *Tx) PutEndpoints(origin Origin, e *Endpoints) {
-	tx.changeEndpoints(e.UID, func(l map[string]*Endpoints) { l[e.UID] = e }, origin)
+func (tx *Tx) PutEndpoints(origin coe.Origin, e *coe.Endpoints) {
+	tx.changeEndpoints(e.UID, func(l map[string]*coe.Endpoints) { l[e.UID] = e }, origin)
 }
 
 // DeleteEndpoints deletes endpoints of an origin.
-func (tx *Tx) DeleteEndpoints(origin Origin, uid string) {
-	tx.changeEndpoints(uid, func(l map[string]*Endpoints) { delete(l, uid) }, origin)
+func (tx *Tx) DeleteEndpoints(origin coe.Origin, uid string) {
+	tx.changeEndpoints(uid, func(l map[string]*coe.Endpoints) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), origin Origin) {
-	endpoints := func(l *layer) map[string]*Endpoints { return l.endpoints }
+func (tx *Tx) changeEndpoints(uid string, change func(map[string]*coe.Endpoints), origin coe.Origin) {
+	endpoints := func(l *layer) map[string]*coe.Endpoints { return l.endpoints }
 	old, now := replace(tx, origin, uid, endpoints, change)
 	if old != nil {
 		tx.store.countPlaced(old.Namespace, old.Hinted(), -1)
@@ -159,17 +161,17 @@ func (tx *Tx) changeEndpoints(uid string, change func(map[string]*Endpoints), or
 }
 
 // PutPolicy adds or replaces a policy.
-func (tx *Tx) PutPolicy(origin Origin, p *PolicySpec) {
-	tx.changePolicy(p.UID, func(l map[string]*PolicySpec) { l[p.UID] = p }, origin)
+func (tx *Tx) PutPolicy(origin coe.Origin, p *coe.PolicySpec) {
+	tx.changePolicy(p.UID, func(l map[string]*coe.PolicySpec) { l[p.UID] = p }, origin)
 }
 
 // DeletePolicy deletes a policy of an origin.
-func (tx *Tx) DeletePolicy(origin Origin, uid string) {
-	tx.changePolicy(uid, func(l map[string]*PolicySpec) { delete(l, uid) }, origin)
+func (tx *Tx) DeletePolicy(origin coe.Origin, uid string) {
+	tx.changePolicy(uid, func(l map[string]*coe.PolicySpec) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changePolicy(uid string, change func(map[string]*PolicySpec), origin Origin) {
-	policies := func(l *layer) map[string]*PolicySpec { return l.policies }
+func (tx *Tx) changePolicy(uid string, change func(map[string]*coe.PolicySpec), origin coe.Origin) {
+	policies := func(l *layer) map[string]*coe.PolicySpec { return l.policies }
 	old, now := replace(tx, origin, uid, policies, change)
 	if old != nil {
 		delete(tx.policiesOf(old.Namespace), uid)
@@ -182,7 +184,7 @@ func (tx *Tx) changePolicy(uid string, change func(map[string]*PolicySpec), orig
 }
 
 // policiesOf returns the policies of a namespace, or of the cluster, for a change.
-func (tx *Tx) policiesOf(namespace string) map[string]*PolicySpec {
+func (tx *Tx) policiesOf(namespace string) map[string]*coe.PolicySpec {
 	if namespace == "" {
 		tx.cluster = true
 		return tx.store.policies
@@ -193,20 +195,20 @@ func (tx *Tx) policiesOf(namespace string) map[string]*PolicySpec {
 }
 
 // PutNode adds or replaces a node.
-func (tx *Tx) PutNode(origin Origin, n *Node) {
-	tx.changeNode(n.UID, func(l map[string]*Node) { l[n.UID] = n }, origin)
+func (tx *Tx) PutNode(origin coe.Origin, n *coe.Node) {
+	tx.changeNode(n.UID, func(l map[string]*coe.Node) { l[n.UID] = n }, origin)
 }
 
 // DeleteNode deletes a node of an origin.
-func (tx *Tx) DeleteNode(origin Origin, uid string) {
-	tx.changeNode(uid, func(l map[string]*Node) { delete(l, uid) }, origin)
+func (tx *Tx) DeleteNode(origin coe.Origin, uid string) {
+	tx.changeNode(uid, func(l map[string]*coe.Node) { delete(l, uid) }, origin)
 }
 
-func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origin) {
-	nodes := func(l *layer) map[string]*Node { return l.nodes }
+func (tx *Tx) changeNode(uid string, change func(map[string]*coe.Node), origin coe.Origin) {
+	nodes := func(l *layer) map[string]*coe.Node { return l.nodes }
 	old, now := replace(tx, origin, uid, nodes, change)
 	tx.cluster = true
-	for _, n := range []*Node{old, now} {
+	for _, n := range []*coe.Node{old, now} {
 		if n == nil {
 			continue
 		}
@@ -218,21 +220,21 @@ func (tx *Tx) changeNode(uid string, change func(map[string]*Node), origin Origi
 
 // PutNamespace adds or replaces a namespace. Only a change of its settings or Labels counts as a
 // change, because nothing else of a namespace is mapped.
-func (tx *Tx) PutNamespace(origin Origin, n *Namespace) {
+func (tx *Tx) PutNamespace(origin coe.Origin, n *coe.Namespace) {
 	tx.store.layer(origin).namespaces[n.Name] = n
 	tx.relabelNamespace(n.Name, n.Labels)
 	tx.configureNamespace(n.Name, n)
 }
 
 // DeleteNamespace deletes a namespace of an origin.
-func (tx *Tx) DeleteNamespace(origin Origin, name string) {
+func (tx *Tx) DeleteNamespace(origin coe.Origin, name string) {
 	delete(tx.store.layer(origin).namespaces, name)
-	tx.relabelNamespace(name, Labels{})
+	tx.relabelNamespace(name, coe.Labels{})
 	tx.configureNamespace(name, nil)
 }
 
-func (tx *Tx) configureNamespace(name string, now *Namespace) {
-	if now != nil && now.Ignored == 0 && now.PolicyLog == "" && !now.Labels.namesProfiles() {
+func (tx *Tx) configureNamespace(name string, now *coe.Namespace) {
+	if now != nil && now.Ignored == 0 && now.PolicyLog == "" && !now.Labels.NamesProfiles() {
 		now = nil
 	}
 	before := tx.store.namespaces[name]
@@ -243,7 +245,7 @@ func (tx *Tx) configureNamespace(name string, now *Namespace) {
 }
 
 // replace changes the layer of one origin. It returns the applicable entity before and after.
-func replace[T any](tx *Tx, origin Origin, uid string, table func(*layer) map[string]*T, change func(map[string]*T)) (old, now *T) {
+func replace[T any](tx *Tx, origin coe.Origin, uid string, table func(*layer) map[string]*T, change func(map[string]*T)) (old, now *T) {
 	for _, l := range tx.store.layers {
 		if v := table(l)[uid]; v != nil {
 			old = v
@@ -258,7 +260,7 @@ func replace[T any](tx *Tx, origin Origin, uid string, table func(*layer) map[st
 	return old, now
 }
 
-func (s *Store) layer(origin Origin) *layer {
+func (s *Store) layer(origin coe.Origin) *layer {
 	for _, l := range s.layers {
 		if l.origin == origin {
 			return l
@@ -281,7 +283,7 @@ func (tx *Tx) chosen(name string) *namespace {
 }
 
 // PutLease adds or replaces a lease.
-func (tx *Tx) PutLease(l *Lease) {
+func (tx *Tx) PutLease(l *coe.Lease) {
 	leases := tx.leases(l.Namespace, l.Key())
 	tx.store.countRest(leases[l.Key()], -1)
 	tx.store.countRest(l, +1)
@@ -290,7 +292,7 @@ func (tx *Tx) PutLease(l *Lease) {
 }
 
 // DeleteLease deletes a lease.
-func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
+func (tx *Tx) DeleteLease(namespace string, key coe.LeaseKey) {
 	leases := tx.leases(namespace, key)
 	tx.store.countRest(leases[key], -1)
 	delete(leases, key)
@@ -298,7 +300,7 @@ func (tx *Tx) DeleteLease(namespace string, key LeaseKey) {
 }
 
 // leases returns the leases of a namespace for a change of the lease with a key.
-func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
+func (tx *Tx) leases(namespace string, key coe.LeaseKey) map[coe.LeaseKey]*coe.Lease {
 	ns := tx.chosen(namespace)
 	tx.leased[key.PodUID] = true
 	ns.shownLeases.changed(key)
@@ -306,70 +308,70 @@ func (tx *Tx) leases(namespace string, key LeaseKey) map[LeaseKey]*Lease {
 }
 
 // PutELAN adds or replaces what was chosen for an elan-instance.
-func (tx *Tx) PutELAN(namespace string, e *ELANFact) { tx.elans(namespace)[e.Name] = e }
+func (tx *Tx) PutELAN(namespace string, e *coe.ELANFact) { tx.elans(namespace)[e.Name] = e }
 
 // DeleteELAN deletes what was chosen for an elan-instance.
 func (tx *Tx) DeleteELAN(namespace, name string) { delete(tx.elans(namespace), name) }
 
-func (tx *Tx) elans(namespace string) map[string]*ELANFact {
+func (tx *Tx) elans(namespace string) map[string]*coe.ELANFact {
 	ns := tx.chosen(namespace)
 	ns.shown.ELANs = nil
 	return ns.elans
 }
 
 // PutVPN sets what was chosen for the namespace's vpn-instance.
-func (tx *Tx) PutVPN(v *VPNFact) { tx.chosen(v.Namespace).vpn = v }
+func (tx *Tx) PutVPN(v *coe.VPNFact) { tx.chosen(v.Namespace).vpn = v }
 
 // DeleteVPN deletes what was chosen for the namespace's vpn-instance.
 func (tx *Tx) DeleteVPN(namespace string) { tx.chosen(namespace).vpn = nil }
 
 // PutServiceFact adds or replaces the address of a service.
-func (tx *Tx) PutServiceFact(f *ServiceFact) { tx.serviceFacts(f.Namespace)[f.UID] = f }
+func (tx *Tx) PutServiceFact(f *coe.ServiceFact) { tx.serviceFacts(f.Namespace)[f.UID] = f }
 
 // DeleteServiceFact deletes the address of a service.
 func (tx *Tx) DeleteServiceFact(namespace, uid string) {
 	delete(tx.serviceFacts(namespace), uid)
 }
 
-func (tx *Tx) serviceFacts(namespace string) map[string]*ServiceFact {
+func (tx *Tx) serviceFacts(namespace string) map[string]*coe.ServiceFact {
 	ns := tx.chosen(namespace)
 	ns.shown.ServiceFacts = nil
 	return ns.serviceFacts
 }
 
 // PutVIP adds a VIP of the namespace's services.
-func (tx *Tx) PutVIP(namespace string, v VIP) { tx.vips(namespace)[v] = true }
+func (tx *Tx) PutVIP(namespace string, v coe.VIP) { tx.vips(namespace)[v] = true }
 
 // DeleteVIP deletes a VIP of the namespace's services.
-func (tx *Tx) DeleteVIP(namespace string, v VIP) { delete(tx.vips(namespace), v) }
+func (tx *Tx) DeleteVIP(namespace string, v coe.VIP) { delete(tx.vips(namespace), v) }
 
-func (tx *Tx) vips(namespace string) map[VIP]bool {
+func (tx *Tx) vips(namespace string) map[coe.VIP]bool {
 	ns := tx.chosen(namespace)
 	ns.shown.VIPs = nil
 	return ns.vips
 }
 
 // PutNodeFact adds or replaces what was chosen for a node.
-func (tx *Tx) PutNodeFact(f *NodeFact) {
+func (tx *Tx) PutNodeFact(f *coe.NodeFact) {
 	tx.claimed = true
-	tx.numbers(f.Node, func(m map[netip.Addr]*NodeFact) { m[f.Node] = f })
+	tx.numbers(f.Node, func(m map[netip.Addr]*coe.NodeFact) { m[f.Node] = f })
 }
 
 // DeleteNodeFact deletes what was chosen for the node with an address.
 func (tx *Tx) DeleteNodeFact(node netip.Addr) {
 	tx.claimed = true
-	tx.numbers(node, func(m map[netip.Addr]*NodeFact) { delete(m, node) })
+	tx.numbers(node, func(m map[netip.Addr]*coe.NodeFact) { delete(m, node) })
 }
 
 // ForgetNodeFacts deletes what was chosen for all nodes.
 func (tx *Tx) ForgetNodeFacts() { tx.store.numbers, tx.claimed = nil, true }
 
 // numbers changes a copy, because views share the map. It marks the namespaces on the node if its ports there have another address.
-func (tx *Tx) numbers(node netip.Addr, change func(map[netip.Addr]*NodeFact)) {
+func (tx *Tx) numbers(node netip.Addr, change func(map[netip.Addr]*coe.NodeFact)) {
 	before := tx.store.isolatedEdge(node)
 	numbers := maps.Clone(tx.store.numbers)
 	if numbers == nil {
-		numbers = map[netip.Addr]*NodeFact{}
+		numbers = map[netip.Addr]*coe.NodeFact{}
 	}
 	change(numbers)
 	tx.withNumbers(func() { tx.store.numbers = numbers })
@@ -391,10 +393,10 @@ func (tx *Tx) withNumbers(change func()) {
 }
 
 // SetNetworks sets what was chosen for the cluster; nil deletes it.
-func (tx *Tx) SetNetworks(n *Networks) {
+func (tx *Tx) SetNetworks(n *coe.Networks) {
 	had := tx.store.networks
 	tx.withNumbers(func() { tx.store.networks = n })
-	if had.isolatedEdges() != n.isolatedEdges() {
+	if had.IsolatedEdges() != n.IsolatedEdges() {
 		tx.markELANs("")
 	}
 	if len(tx.store.gateways) == 0 || had != nil && n != nil && slices.Equal(had.Pods, n.Pods) {
@@ -408,12 +410,12 @@ func (tx *Tx) SetNetworks(n *Networks) {
 }
 
 // SetAddressProblems replaces the problems of nodes whose address has another use, and of pools that are nearly full.
-func (tx *Tx) SetAddressProblems(problems []Problem) { tx.store.addressProblems = problems }
+func (tx *Tx) SetAddressProblems(problems []coe.Problem) { tx.store.addressProblems = problems }
 
 // changedNodes marks the namespaces of addresses that now belong to another node. If a node is new or
 // gone, or has another name or zone, it marks the namespaces with services that depend on where
 // clients are. If it has other further addresses, it marks the namespaces with endpoints at these.
-func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
+func (tx *Tx) changedNodes(before map[netip.Addr]*coe.Node) {
 	now := tx.store.nodes
 	moved, further := false, map[netip.Addr]bool{}
 	note := func(addr netip.Addr) {
@@ -426,7 +428,7 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 		for ns := range tx.store.nodePods[addr] {
 			tx.dirty[ns] = true
 		}
-		noteFurther(further, cmp.Or(old, &Node{}), cmp.Or(n, &Node{}))
+		noteFurther(further, cmp.Or(old, &coe.Node{}), cmp.Or(n, &coe.Node{}))
 	}
 	for addr := range before {
 		note(addr)
@@ -443,7 +445,7 @@ func (tx *Tx) changedNodes(before map[netip.Addr]*Node) {
 }
 
 // noteFurther notes the further addresses of a node before and after a change, if they differ.
-func noteFurther(further map[netip.Addr]bool, old, n *Node) {
+func noteFurther(further map[netip.Addr]bool, old, n *coe.Node) {
 	if old.SecondIP == n.SecondIP && old.ExternalIP == n.ExternalIP {
 		return
 	}
@@ -469,16 +471,16 @@ func (tx *Tx) markEndpoints(addresses map[netip.Addr]bool) {
 }
 
 // SetDamaged replaces the problems of damaged records.
-func (tx *Tx) SetDamaged(problems []Problem) { tx.store.damaged = problems }
+func (tx *Tx) SetDamaged(problems []coe.Problem) { tx.store.damaged = problems }
 
 // SetUnreadable replaces the problems of unreadable entries of RESTCONF clients.
-func (tx *Tx) SetUnreadable(problems []Problem) {
+func (tx *Tx) SetUnreadable(problems []coe.Problem) {
 	tx.store.unreadable = problems
 	tx.cluster = true
 }
 
 // SetRefusals replaces the refusals in a namespace. The Store takes ownership of the maps.
-func (tx *Tx) SetRefusals(namespace string, leases map[LeaseKey]Refusal, services map[string]Refusal) {
+func (tx *Tx) SetRefusals(namespace string, leases map[coe.LeaseKey]coe.Refusal, services map[string]coe.Refusal) {
 	ns := tx.chosen(namespace)
 	ns.refusals, ns.serviceRefusals = leases, services
 }

@@ -1,4 +1,4 @@
-package coe_test
+package state_test
 
 import (
 	"net/netip"
@@ -7,10 +7,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
 func TestCensus(t *testing.T) {
-	s := coe.NewStore(nil, coe.RESTCONF)
+	s := state.NewStore(nil, coe.RESTCONF)
 	block := &coe.Block{
 		ELAN: "192.168.33.12:shop", Prefix: netip.MustParsePrefix("10.11.0.0/29"),
 		Network: "default", Subnet: netip.MustParsePrefix("10.11.0.0/16"),
@@ -22,7 +23,7 @@ func TestCensus(t *testing.T) {
 			Addresses: []coe.LeasedAddress{{Address: netip.MustParseAddr(addr), Network: block.Prefix}},
 		}
 	}
-	s.Update(func(tx *coe.Tx) {
+	s.Update(func(tx *state.Tx) {
 		for _, uid := range []string{"a", "b", "c"} {
 			tx.PutPod(coe.RESTCONF, &coe.Pod{UID: uid, Namespace: "shop", NoNetwork: uid == "c"})
 		}
@@ -35,11 +36,11 @@ func TestCensus(t *testing.T) {
 		tx.PutService(coe.RESTCONF, &coe.Service{UID: "u", Namespace: "shop", ClusterIPs: []netip.Addr{netip.MustParseAddr("10.96.0.4")}})
 		tx.PutServiceFact(&coe.ServiceFact{UID: "t", Namespace: "shop", Address: netip.MustParseAddr("10.96.0.3"), Released: 1})
 	})
-	pool := coe.PoolKey{Network: "default", Subnet: block.Subnet}
-	require.Equal(t, coe.Census{
+	pool := state.PoolKey{Network: "default", Subnet: block.Subnet}
+	require.Equal(t, state.Census{
 		Pods: 2, Leased: 2,
-		Given: map[coe.PoolKey]int{pool: 1}, Resting: map[coe.PoolKey]int{pool: 1},
-		Blocks:   map[coe.PoolKey]map[netip.Prefix]struct{}{pool: {block.Prefix: {}}},
+		Given: map[state.PoolKey]int{pool: 1}, Resting: map[state.PoolKey]int{pool: 1},
+		Blocks:   map[state.PoolKey]map[netip.Prefix]struct{}{pool: {block.Prefix: {}}},
 		Services: map[netip.Addr]struct{}{netip.MustParseAddr("10.96.0.2"): {}, netip.MustParseAddr("10.96.0.4"): {}},
 	}, s.Census())
 }

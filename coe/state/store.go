@@ -1,4 +1,10 @@
-package coe
+// Package state keeps the entities that sources report and the values that were chosen for them, by namespace, in the memory of the
+// bridge. If several origins report an entity, it decides which report applies. It builds the PolicySet, and says which namespaces a
+// change can concern.
+//
+// It knows no protocol and no record: its callers read sources and the datastore, and put values of package coe. It chooses nothing,
+// maps nothing, and writes nothing.
+package state
 
 import (
 	"context"
@@ -6,6 +12,8 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // Store keeps, by namespace, what every origin reports and what was chosen. It returns
@@ -18,39 +26,39 @@ type Store struct {
 	changed func(Changed)
 
 	mu         sync.RWMutex
-	incomplete map[Origin]bool
+	incomplete map[coe.Origin]bool
 	layers     []*layer // ascending precedence
 	namespaces map[string]*namespace
 	// nodePods counts the pods by node address and namespace.
 	nodePods   map[netip.Addr]map[string]int
-	use        map[netip.Addr]NodeUse // see NodeUse
-	formers    map[Former]netip.Addr  // the nodes of Formers
-	nodes      map[netip.Addr]*Node   // by address; replaced as a whole, never changed
-	requesting map[string]bool        // see Requesting
-	leases     map[string][]*Lease    // by uid of the pod; see LeasesOf
+	use        map[netip.Addr]NodeUse    // see NodeUse
+	formers    map[coe.Former]netip.Addr // the nodes of Formers
+	nodes      map[netip.Addr]*coe.Node  // by address; replaced as a whole, never changed
+	requesting map[string]bool           // see Requesting
+	leases     map[string][]*coe.Lease   // by uid of the pod; see LeasesOf
 	// placed counts, by namespace, the services and Endpoints that depend on where clients are.
 	placed map[string]int
 	// hosting counts, by namespace, the pods with host ports.
 	hosting map[string]int
 	// numbers and networks are chosen for the cluster; replaced, never changed.
-	numbers  map[netip.Addr]*NodeFact
-	networks *Networks
-	gateways []*Gateway            // sorted by node; replaced, never changed
+	numbers  map[netip.Addr]*coe.NodeFact
+	networks *coe.Networks
+	gateways []*coe.Gateway        // sorted by node; replaced, never changed
 	chassis  map[netip.Addr]string // see Chassis; replaced, never changed
 	// inOVN and followsOVN: see ChassisOfOVN. inOVN is replaced, never changed.
 	inOVN      map[string]string
 	followsOVN bool
-	policies   map[string]*PolicySpec // of the cluster, by uid
+	policies   map[string]*coe.PolicySpec // of the cluster, by uid
 	policy     policyState
 	egress     egressState
 	// blocks are by node. Their slices are replaced, never changed. shownBlocks is a copy for ClusterViews; nil while stale.
-	blocks, shownBlocks map[netip.Addr][]*Block
+	blocks, shownBlocks map[netip.Addr][]*coe.Block
 
 	serviceCIDRs serviceCIDRs
 	// damaged and unreadable are replaced, never changed.
-	damaged, unreadable []Problem
+	damaged, unreadable []coe.Problem
 	// contested has the nodes whose address belongs to another node. Both are replaced, never changed.
-	contested, addressProblems []Problem
+	contested, addressProblems []coe.Problem
 	revision                   int64
 	notifying                  int // Updates that a View shows and that are being notified
 	// advanced is closed when the revision changes; nil while WaitRevision has no caller.
@@ -71,86 +79,86 @@ type Changed struct {
 
 // layer is what one origin reports.
 type layer struct {
-	origin    Origin
-	pods      map[string]*Pod
-	services  map[string]*Service
-	endpoints map[string]*Endpoints
-	nodes     map[string]*Node
-	policies  map[string]*PolicySpec
+	origin    coe.Origin
+	pods      map[string]*coe.Pod
+	services  map[string]*coe.Service
+	endpoints map[string]*coe.Endpoints
+	nodes     map[string]*coe.Node
+	policies  map[string]*coe.PolicySpec
 	// namespaces are by name, because other objects refer to them by name.
-	namespaces map[string]*Namespace
+	namespaces map[string]*coe.Namespace
 }
 
 // namespace is the state of one namespace: the entities of all origins, and the chosen values.
 type namespace struct {
-	pods      map[string]*Pod
-	services  map[string]*Service
-	endpoints map[string]*Endpoints
-	policies  map[string]*PolicySpec
+	pods      map[string]*coe.Pod
+	services  map[string]*coe.Service
+	endpoints map[string]*coe.Endpoints
+	policies  map[string]*coe.PolicySpec
 	// configured is the Namespace if it has settings.
-	configured *Namespace
+	configured *coe.Namespace
 
-	leases          map[LeaseKey]*Lease
-	blocks          map[blockKey]*Block
-	elans           map[string]*ELANFact
-	vpn             *VPNFact
-	serviceFacts    map[string]*ServiceFact
-	vips            map[VIP]bool
-	refusals        map[LeaseKey]Refusal
-	serviceRefusals map[string]Refusal
+	leases          map[coe.LeaseKey]*coe.Lease
+	blocks          map[blockKey]*coe.Block
+	elans           map[string]*coe.ELANFact
+	vpn             *coe.VPNFact
+	serviceFacts    map[string]*coe.ServiceFact
+	vips            map[coe.VIP]bool
+	refusals        map[coe.LeaseKey]coe.Refusal
+	serviceRefusals map[string]coe.Refusal
 
 	// shown has the parts of the last View; stale parts are nil. Its pods and leases come from
 	// the lists below.
-	shown       View
-	shownPods   list[string, Pod]
-	shownLeases list[LeaseKey, Lease]
-	shownBlocks list[blockKey, Block]
+	shown       coe.View
+	shownPods   list[string, coe.Pod]
+	shownLeases list[coe.LeaseKey, coe.Lease]
+	shownBlocks list[blockKey, coe.Block]
 }
 
 // NewStore returns an empty Store. It is complete once each of the origins is complete.
 // changed is called after every Update that changed reported entities, leases or blocks, in the
 // goroutine of the Update and without a lock of the Store. It may be nil.
-func NewStore(changed func(Changed), origins ...Origin) *Store {
+func NewStore(changed func(Changed), origins ...coe.Origin) *Store {
 	s := &Store{
 		changed:    changed,
-		incomplete: map[Origin]bool{},
+		incomplete: map[coe.Origin]bool{},
 		namespaces: map[string]*namespace{},
 		nodePods:   map[netip.Addr]map[string]int{},
 		use:        map[netip.Addr]NodeUse{},
-		formers:    map[Former]netip.Addr{},
-		nodes:      map[netip.Addr]*Node{},
+		formers:    map[coe.Former]netip.Addr{},
+		nodes:      map[netip.Addr]*coe.Node{},
 		requesting: map[string]bool{},
-		leases:     map[string][]*Lease{},
+		leases:     map[string][]*coe.Lease{},
 		placed:     map[string]int{},
 		hosting:    map[string]int{},
-		blocks:     map[netip.Addr][]*Block{},
-		policies:   map[string]*PolicySpec{},
+		blocks:     map[netip.Addr][]*coe.Block{},
+		policies:   map[string]*coe.PolicySpec{},
 		policy: policyState{
-			labels:   map[string]Labels{},
-			ports:    map[ContainerPort]map[string]int{},
-			users:    map[NamedPort]map[string]int{},
+			labels:   map[string]coe.Labels{},
+			ports:    map[coe.ContainerPort]map[string]int{},
+			users:    map[coe.NamedPort]map[string]int{},
 			named:    map[string]map[string]int{},
-			unlisted: map[Origin]bool{},
-			numbers:  map[NamedPort]int{},
-			uses:     map[*PolicySpec]*policyUse{},
-			limited:  map[string]map[*PolicySpec]limitedPolicy{},
+			unlisted: map[coe.Origin]bool{},
+			numbers:  map[coe.NamedPort]int{},
+			uses:     map[*coe.PolicySpec]*coe.PolicyUse{},
+			limited:  map[string]map[*coe.PolicySpec]coe.LimitedPolicy{},
 		},
-		egress: egressState{specs: map[string]*EgressSpec{}},
+		egress: egressState{specs: map[string]*coe.EgressSpec{}},
 
-		serviceCIDRs: serviceCIDRs{byUID: map[string]*ServiceCIDR{}},
+		serviceCIDRs: serviceCIDRs{byUID: map[string]*coe.ServiceCIDR{}},
 	}
-	for _, o := range []Origin{RESTCONF, Kubernetes} {
+	for _, o := range []coe.Origin{coe.RESTCONF, coe.Kubernetes} {
 		if slices.Contains(origins, o) {
 			s.incomplete[o] = true
 			s.layers = append(s.layers, &layer{
 				origin:    o,
-				pods:      map[string]*Pod{},
-				services:  map[string]*Service{},
-				endpoints: map[string]*Endpoints{},
-				nodes:     map[string]*Node{},
-				policies:  map[string]*PolicySpec{},
+				pods:      map[string]*coe.Pod{},
+				services:  map[string]*coe.Service{},
+				endpoints: map[string]*coe.Endpoints{},
+				nodes:     map[string]*coe.Node{},
+				policies:  map[string]*coe.PolicySpec{},
 
-				namespaces: map[string]*Namespace{},
+				namespaces: map[string]*coe.Namespace{},
 			})
 		}
 	}
@@ -166,7 +174,7 @@ func (s *Store) Complete() bool {
 }
 
 // CompleteFor reports whether one origin is complete.
-func (s *Store) CompleteFor(origin Origin) bool {
+func (s *Store) CompleteFor(origin coe.Origin) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return !s.incomplete[origin]
@@ -277,38 +285,17 @@ func (s *Store) Requesting() []string {
 }
 
 // Nodes returns the nodes by address. The map must not be changed.
-func (s *Store) Nodes() map[netip.Addr]*Node {
+func (s *Store) Nodes() map[netip.Addr]*coe.Node {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.nodes
 }
 
-// ClusterView is the part of the state that belongs to no namespace, as far as mapping may
-// use it. It must not be changed.
-type ClusterView struct {
-	Nodes    map[netip.Addr]*Node     // by address
-	Numbers  map[netip.Addr]*NodeFact // by address of the node
-	Networks *Networks                // nil while none are chosen
-	Damaged  []Problem                // unusable records and entries in the datastore
-	Policies []*Policy                // sorted by uid
-	Gateways []*Gateway               // sorted by node
-	// AddressProblems are the problems of nodes whose address belongs to another node or has another use, and of pools.
-	AddressProblems []Problem
-	// PolicySet is the same as in Views of the same time. It is not nil.
-	PolicySet *PolicySet
-	// EgressIPs are sorted by name. EgressProblems are the problems of those that sources request.
-	EgressIPs      []*EgressIP
-	EgressProblems []Problem
-	// Blocks are the address blocks of all namespaces by the node of their elan-instance, in no order. The blocks of a node are the
-	// same slice until one of them changes.
-	Blocks map[netip.Addr][]*Block
-}
-
 // Cluster returns a snapshot of the state that belongs to no namespace.
-func (s *Store) Cluster() ClusterView {
+func (s *Store) Cluster() coe.ClusterView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return ClusterView{
+	return coe.ClusterView{
 		Nodes: s.nodes, Numbers: s.numbers, Networks: s.networks, Damaged: slices.Concat(s.damaged, s.unreadable),
 		Policies:        names(s.policies),
 		Gateways:        s.gateways,
@@ -321,7 +308,7 @@ func (s *Store) Cluster() ClusterView {
 
 // Namespace returns the namespace with a name; nil if no source reports it. RESTCONF reports
 // no namespaces.
-func (s *Store) Namespace(name string) *Namespace {
+func (s *Store) Namespace(name string) *coe.Namespace {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, l := range slices.Backward(s.layers) {
@@ -334,7 +321,7 @@ func (s *Store) Namespace(name string) *Namespace {
 
 // Origin returns the origin that applies to the pod, service, endpoints, node or policy with a
 // UID; empty if no origin reports it.
-func (s *Store) Origin(uid string) Origin {
+func (s *Store) Origin(uid string) coe.Origin {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	for _, l := range slices.Backward(s.layers) {
@@ -354,15 +341,15 @@ func (s *Store) namespace(name string) *namespace {
 	ns := s.namespaces[name]
 	if ns == nil {
 		ns = &namespace{
-			pods:         map[string]*Pod{},
-			services:     map[string]*Service{},
-			endpoints:    map[string]*Endpoints{},
-			policies:     map[string]*PolicySpec{},
-			leases:       map[LeaseKey]*Lease{},
-			blocks:       map[blockKey]*Block{},
-			elans:        map[string]*ELANFact{},
-			serviceFacts: map[string]*ServiceFact{},
-			vips:         map[VIP]bool{},
+			pods:         map[string]*coe.Pod{},
+			services:     map[string]*coe.Service{},
+			endpoints:    map[string]*coe.Endpoints{},
+			policies:     map[string]*coe.PolicySpec{},
+			leases:       map[coe.LeaseKey]*coe.Lease{},
+			blocks:       map[blockKey]*coe.Block{},
+			elans:        map[string]*coe.ELANFact{},
+			serviceFacts: map[string]*coe.ServiceFact{},
+			vips:         map[coe.VIP]bool{},
 		}
 		s.namespaces[name] = ns
 	}
@@ -370,9 +357,9 @@ func (s *Store) namespace(name string) *namespace {
 }
 
 // lacks reports whether the pod requests an address that its lease does not have.
-func (ns *namespace) lacks(p *Pod) bool {
-	return !p.NoNetwork && slices.ContainsFunc(p.Interfaces, func(i PodInterface) bool {
-		l := ns.leases[LeaseKey{p.UID, i.UID}]
+func (ns *namespace) lacks(p *coe.Pod) bool {
+	return !p.NoNetwork && slices.ContainsFunc(p.Interfaces, func(i coe.PodInterface) bool {
+		l := ns.leases[coe.LeaseKey{PodUID: p.UID, InterfaceUID: i.UID}]
 		return len(i.Addresses) > 0 && (l == nil || !l.Has(i.Addresses))
 	})
 }
@@ -410,7 +397,7 @@ func (s *Store) countPlaced(ns string, depends bool, by int) {
 }
 
 // countHosting changes the count of a namespace's pods with host ports, if a pod has some.
-func (s *Store) countHosting(p *Pod, by int) {
+func (s *Store) countHosting(p *coe.Pod, by int) {
 	if p != nil && len(p.HostPorts) > 0 {
 		countOne(s.hosting, p.Namespace, by)
 	}

@@ -1,40 +1,41 @@
-package coe
+package state
 
 import (
-	"iter"
 	"maps"
 	"slices"
+
+	"github.com/coe-bridge/coe-bridge/coe"
 )
 
 // policyState is what the Store keeps to build the PolicySet.
 type policyState struct {
-	set *PolicySet // nil: to be built
+	set *coe.PolicySet // nil: to be built
 	// labels are the labels of the namespaces that have some, by name.
-	labels map[string]Labels
+	labels map[string]coe.Labels
 	// ports counts the pods that have a named port, by namespace.
-	ports map[ContainerPort]map[string]int
+	ports map[coe.ContainerPort]map[string]int
 	// users counts the uses of a named port in rules, by the namespace of the policy.
-	users map[NamedPort]map[string]int
+	users map[coe.NamedPort]map[string]int
 	// named counts the pods and the Namespaces that name a security profile, by namespace.
 	named map[string]map[string]int
 	// numbers counts the numbers that pods of a namespace, or of all, have for a named port.
-	numbers map[NamedPort]int
+	numbers map[coe.NamedPort]int
 	// uses has what each policy of a namespace needs of the limits for all its policies, and limited
 	// what stands for the policies that exceed one, by namespace.
-	uses    map[*PolicySpec]*policyUse
-	limited map[string]map[*PolicySpec]limitedPolicy
+	uses    map[*coe.PolicySpec]*coe.PolicyUse
+	limited map[string]map[*coe.PolicySpec]coe.LimitedPolicy
 	// unlisted has the origins that say apart whether their policies are complete: true if not.
-	unlisted map[Origin]bool
+	unlisted map[coe.Origin]bool
 }
 
 // policySet returns the current PolicySet. The caller holds the lock.
-func (s *Store) policySet() *PolicySet {
+func (s *Store) policySet() *coe.PolicySet {
 	if s.policy.set != nil {
 		return s.policy.set
 	}
-	set := &PolicySet{
+	set := &coe.PolicySet{
 		Namespaces: maps.Clone(s.policy.labels),
-		NamedPorts: map[NamedPort][]uint16{},
+		NamedPorts: map[coe.NamedPort][]uint16{},
 		Profiles:   map[string][]string{},
 		Unknown:    map[string]bool{},
 		Complete:   s.policiesComplete(),
@@ -44,7 +45,7 @@ func (s *Store) policySet() *PolicySet {
 		for uid, p := range ns.policies {
 			if limited, found := s.policy.limited[name][p]; found {
 				p = limited.PolicySpec
-				set.exceed(uid, limited.excess)
+				exceed(set, uid, limited.Limit)
 			}
 			set.Policies = append(set.Policies, p)
 		}
@@ -57,11 +58,11 @@ func (s *Store) policySet() *PolicySet {
 		delete(set.Unknown, p.Pods.Profile())
 	}
 	for name := range set.Unknown {
-		set.Policies = append(set.Policies, UnknownProfile(name))
+		set.Policies = append(set.Policies, coe.UnknownProfile(name))
 	}
-	slices.SortFunc(set.Policies, comparePolicies)
+	slices.SortFunc(set.Policies, (*coe.PolicySpec).Compare)
 	for p, namespaces := range s.policy.ports {
-		name := NamedPort{Name: p.Name, Protocol: p.Protocol}
+		name := coe.NamedPort{Name: p.Name, Protocol: p.Protocol}
 		users := s.policy.users[name]
 		if len(users) == 0 {
 			continue
@@ -80,7 +81,7 @@ func (s *Store) policySet() *PolicySet {
 	return set
 }
 
-func (s *PolicySet) exceed(uid, limit string) {
+func exceed(s *coe.PolicySet, uid, limit string) {
 	if s.Excess == nil {
 		s.Excess = map[string]string{}
 	}
@@ -109,20 +110,6 @@ func (s *Store) policiesComplete() bool {
 	return true
 }
 
-// LabelsOf returns the labels of a namespace. A namespace that no source reports has the label that
-// every namespace of Kubernetes has.
-func (s *PolicySet) LabelsOf(namespace string) Labels { return labelsOf(s.Namespaces, namespace) }
-
-func labelsOf(reported map[string]Labels, namespace string) Labels {
-	if labels, found := reported[namespace]; found {
-		return labels
-	}
-	return NewLabels(map[string]string{namespaceLabel: namespace})
-}
-
-// namespaceLabel is the label with the name of the namespace.
-const namespaceLabel = "kubernetes.io/metadata.name"
-
 // stalePolicies has the PolicySet built again, and marks the cluster as changed.
 func (tx *Tx) stalePolicies() {
 	tx.store.policy.set = nil
@@ -131,13 +118,13 @@ func (tx *Tx) stalePolicies() {
 
 // usePolicy follows that a policy applies (by is 1), or no longer applies (-1). It marks the
 // namespaces with pods that the policy may select as peers, or that name it as a security profile.
-func (tx *Tx) usePolicy(p *PolicySpec, by int) {
+func (tx *Tx) usePolicy(p *coe.PolicySpec, by int) {
 	tx.stalePolicies()
 	tx.markNaming(p.Pods.Profile())
-	for rule := range p.rules() {
+	for rule := range p.Rules() {
 		for _, port := range rule.Ports {
 			if port.Name != "" {
-				tx.store.policy.use(NamedPort{Name: port.Name, Protocol: port.Protocol}, p.Namespace, by)
+				tx.store.policy.use(coe.NamedPort{Name: port.Name, Protocol: port.Protocol}, p.Namespace, by)
 			}
 		}
 	}
@@ -147,7 +134,7 @@ func (tx *Tx) usePolicy(p *PolicySpec, by int) {
 	}
 	tx.limited[p.Namespace] = true
 	if uses := tx.store.policy.uses; by > 0 {
-		uses[p] = newPolicyUse(p)
+		uses[p] = coe.NewPolicyUse(p)
 	} else {
 		delete(uses, p)
 	}
@@ -155,16 +142,16 @@ func (tx *Tx) usePolicy(p *PolicySpec, by int) {
 
 // markDestinations marks the namespaces with pods that a rule of a policy may mean as its peers, or
 // as the destinations of a named port.
-func (tx *Tx) markDestinations(p *PolicySpec) {
+func (tx *Tx) markDestinations(p *coe.PolicySpec) {
 	tx.markPeers(p)
-	if slices.ContainsFunc(p.Egress.Rules, PolicyRule.namesPorts) {
-		tx.markSelected(&Selector{})
+	if slices.ContainsFunc(p.Egress.Rules, namesPorts) {
+		tx.markSelected(&coe.Selector{})
 	}
 }
 
 // markPeers marks the namespaces with pods that a policy may select as peers.
-func (tx *Tx) markPeers(p *PolicySpec) {
-	for rule := range p.rules() {
+func (tx *Tx) markPeers(p *coe.PolicySpec) {
+	for rule := range p.Rules() {
 		for i := range rule.Peers {
 			peer := &rule.Peers[i]
 			if profile := peer.Pods.Profile(); profile != "" {
@@ -178,26 +165,13 @@ func (tx *Tx) markPeers(p *PolicySpec) {
 
 // namesPorts reports whether an egress rule is about a named port of pods that a block of addresses
 // selects, or of all pods. They can be in any namespace.
-func (r PolicyRule) namesPorts() bool {
-	isBlock := func(p PolicyPeer) bool { return p.Block != nil }
-	return slices.ContainsFunc(r.Ports, func(p PolicyPort) bool { return p.Name != "" }) &&
+func namesPorts(r coe.PolicyRule) bool {
+	isBlock := func(p coe.PolicyPeer) bool { return p.Block != nil }
+	return slices.ContainsFunc(r.Ports, func(p coe.PolicyPort) bool { return p.Name != "" }) &&
 		(len(r.Peers) == 0 || slices.ContainsFunc(r.Peers, isBlock))
 }
 
-// rules returns the rules of both directions.
-func (p *PolicySpec) rules() iter.Seq[*PolicyRule] {
-	return func(yield func(*PolicyRule) bool) {
-		for _, side := range []*PolicySide{&p.Ingress, &p.Egress} {
-			for i := range side.Rules {
-				if !yield(&side.Rules[i]) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (s *policyState) use(port NamedPort, namespace string, by int) {
+func (s *policyState) use(port coe.NamedPort, namespace string, by int) {
 	count(s.users, port, namespace, by)
 }
 
@@ -220,7 +194,7 @@ func count[K comparable](all map[K]map[string]int, key K, namespace string, by i
 }
 
 // countProfiles follows a change of the security profiles that a pod names, which may be nil.
-func (tx *Tx) countProfiles(old, now *Pod) {
+func (tx *Tx) countProfiles(old, now *coe.Pod) {
 	if old != nil && now != nil && old.Labels == now.Labels && old.Namespace == now.Namespace {
 		return
 	}
@@ -235,7 +209,7 @@ func (tx *Tx) countProfiles(old, now *Pod) {
 // nameProfiles follows that an object of a namespace with labels names their security profiles
 // (by is 1), or no longer names them (-1). The remote groups of an access list have members while
 // the list is named.
-func (tx *Tx) nameProfiles(namespace string, labels Labels, by int) {
+func (tx *Tx) nameProfiles(namespace string, labels coe.Labels, by int) {
 	for name := range labels.Profiles() {
 		if count(tx.store.policy.named, name, namespace, by) {
 			tx.stalePolicies()
@@ -256,23 +230,24 @@ func (tx *Tx) markNaming(profile string) {
 }
 
 // markSelected marks the namespaces with pods that have the labels of a selector.
-func (tx *Tx) markSelected(namespaces *Selector) {
+func (tx *Tx) markSelected(namespaces *coe.Selector) {
+	reported := coe.PolicySet{Namespaces: tx.store.policy.labels}
 	for name, ns := range tx.store.namespaces {
-		if len(ns.pods) > 0 && !tx.dirty[name] && namespaces.Matches(labelsOf(tx.store.policy.labels, name)) {
+		if len(ns.pods) > 0 && !tx.dirty[name] && namespaces.Matches(reported.LabelsOf(name)) {
 			tx.dirty[name] = true
 		}
 	}
 }
 
 // relabelNamespace sets the labels of a namespace.
-func (tx *Tx) relabelNamespace(name string, labels Labels) {
+func (tx *Tx) relabelNamespace(name string, labels coe.Labels) {
 	known := tx.store.policy.labels
 	if known[name] == labels {
 		return
 	}
 	tx.nameProfiles(name, labels, +1)
 	tx.nameProfiles(name, known[name], -1)
-	if known[name] = labels; labels == (Labels{}) {
+	if known[name] = labels; labels == (coe.Labels{}) {
 		delete(known, name)
 	}
 	tx.stalePolicies()
@@ -282,8 +257,8 @@ func (tx *Tx) relabelNamespace(name string, labels Labels) {
 }
 
 // countPorts follows a change of the named ports of a pod, which may be nil.
-func (tx *Tx) countPorts(old, now *Pod) {
-	before, after := old.ports(), now.ports()
+func (tx *Tx) countPorts(old, now *coe.Pod) {
+	before, after := namedPorts(old), namedPorts(now)
 	if before == after && (old == nil || now == nil || old.Namespace == now.Namespace) {
 		return
 	}
@@ -295,23 +270,23 @@ func (tx *Tx) countPorts(old, now *Pod) {
 	}
 }
 
-// ports returns the named ports of a pod that rules may mean.
-func (p *Pod) ports() ContainerPorts {
+// namedPorts returns the named ports of a pod that rules may mean.
+func namedPorts(p *coe.Pod) coe.ContainerPorts {
 	if p == nil || p.NoNetwork {
-		return ContainerPorts{}
+		return coe.ContainerPorts{}
 	}
 	return p.Ports
 }
 
 // countPort marks the namespaces of the policies that use the name of a port, if it is the first
 // or the last of its number; the pod's own namespace also if it is so within the namespace.
-func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
+func (tx *Tx) countPort(port coe.ContainerPort, namespace string, by int) {
 	ports := tx.store.policy.ports
 	before := len(ports[port])
 	if !count(ports, port, namespace, by) {
 		return
 	}
-	name := NamedPort{Name: port.Name, Protocol: port.Protocol}
+	name := coe.NamedPort{Name: port.Name, Protocol: port.Protocol}
 	everywhere := before == 0 || len(ports[port]) == 0
 	if everywhere {
 		tx.countNumber(name, by)
@@ -328,7 +303,7 @@ func (tx *Tx) countPort(port ContainerPort, namespace string, by int) {
 
 // countNumber follows that the pods of a namespace, or of all, have one number more (by is 1) or less
 // (-1) for a named port.
-func (tx *Tx) countNumber(name NamedPort, by int) {
+func (tx *Tx) countNumber(name coe.NamedPort, by int) {
 	numbers := tx.store.policy.numbers
 	if numbers[name] += by; numbers[name] == 0 {
 		delete(numbers, name)

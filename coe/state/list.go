@@ -1,7 +1,6 @@
-package coe
+package state
 
 import (
-	"iter"
 	"maps"
 	"slices"
 )
@@ -51,41 +50,4 @@ func (l *list[K, V]) refresh(from map[K]*V, key func(*V) K, compare func(a, b K)
 	}
 	l.stale = nil
 	return l.all
-}
-
-// Differences returns the values that only one of two lists has, and whether the second one has it. Both lists are sorted by
-// compare, by which no two values of a list are equal. A replaced value is returned first, and then its successor. The pointers
-// decide whether both lists have a value.
-func Differences[V any](before, now []*V, compare func(a, b *V) int) iter.Seq2[*V, bool] {
-	return func(yield func(*V, bool) bool) {
-		for len(before) > 0 && len(now) > 0 {
-			if before[0] == now[0] {
-				before, now = before[1:], now[1:]
-				continue
-			}
-			order := compare(before[0], now[0])
-			if order <= 0 {
-				if !yield(before[0], false) {
-					return
-				}
-				before = before[1:]
-			}
-			if order >= 0 {
-				if !yield(now[0], true) {
-					return
-				}
-				now = now[1:]
-			}
-		}
-		for _, v := range before {
-			if !yield(v, false) {
-				return
-			}
-		}
-		for _, v := range now {
-			if !yield(v, true) {
-				return
-			}
-		}
-	}
 }
