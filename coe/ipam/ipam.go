@@ -22,6 +22,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/coe/journal"
 	"github.com/coe-bridge/coe-bridge/coe/ranges"
 	"github.com/coe-bridge/coe-bridge/coe/state"
+	"github.com/coe-bridge/coe-bridge/coe/vips"
 	"github.com/coe-bridge/coe-bridge/dhcppool"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -149,9 +150,10 @@ type Assigner struct {
 	waiting map[string]*refused
 	// freed is set when an address or an identifier became free for which a refused interface
 	// may wait. It is cleared when a Sync has returned the waiting namespaces.
-	freed bool
-	vips  *vipClaims
-	rests rests
+	freed    bool
+	reserved ranges.Reserved // reserveAgain
+	vips     *vips.Claims
+	rests    rests
 	*memory
 }
 
@@ -164,7 +166,7 @@ func New(cfg Config, store *state.Store, records journal.Journal, log *slog.Logg
 	}
 	a.rests = rests{&a.cfg, map[string]rest{}}
 	a.clear()
-	a.vips = newVIPs(a.cfg.VIPs)
+	a.vips = vips.New(a.cfg.VIPs)
 	return a
 }
 

@@ -23,8 +23,8 @@ func (a *Assigner) load(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("load the journal: %w", err)
 	}
-	claims := newVIPs(a.cfg.VIPs)
-	damaged, err := claims.load(ctx)
+	claims := vips.New(a.cfg.VIPs)
+	damaged, err := claims.Load(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,7 +58,7 @@ func (a *Assigner) load(ctx context.Context) error {
 		journal.Retract(tx, told)
 		vips.Retract(tx, told)
 		a.tell(tx)
-		a.vips.tell(tx)
+		a.vips.Tell(tx)
 	})
 	a.log.Info("the journal is loaded", "leases", len(a.leases), "blocks", len(a.blocks), "services", len(a.services))
 	return nil
@@ -82,12 +82,11 @@ func (a *Assigner) decode(records map[string][]byte, confirmed []coe.LeaseKey) *
 }
 
 // takeVIPs sets the claims of this Assigner to loaded ones, and holds their cluster addresses.
-func (a *Assigner) takeVIPs(claims *vipClaims) {
-	claims.reserved, claims.alloc, a.vips = a.vips.reserved, a.alloc, claims
+func (a *Assigner) takeVIPs(claims *vips.Claims) {
+	a.vips = claims
 	for c := range claims.AllCluster() {
 		if !a.alloc.Hold(serviceDomain, c.Address, saidOwner(c.Address)) {
 			claims.Drop(c) // a pod has the address
-			claims.write.Remove(journal.RankDeleteLease, vips.Record(c.VIP), nil)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 func (a *Assigner) RefuseEgress(addr netip.Addr) *coe.Refusal {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if refused := a.vips.reserved.Egress(addr, a.store.Nodes()[addr]); refused != nil {
+	if refused := a.reserved.Egress(addr, a.store.Nodes()[addr]); refused != nil {
 		return refused
 	}
 	if of := a.atGateway(addr); of != "" {
@@ -54,10 +54,10 @@ func (a *Assigner) nodeName(addr netip.Addr) string {
 // namespaces with services whose addresses may now be refused or allowed.
 func (a *Assigner) reserveAgain() (changed []string) {
 	now := ranges.Reserve(a.cfg.Nodes, a.pools, a.serviceCIDRs.ranges, a.store.Nodes(), a.store.EgressIPs())
-	if now.Equal(a.vips.reserved) {
+	if now.Equal(a.reserved) {
 		return nil
 	}
-	a.vips.reserved = now
+	a.reserved = now
 	for addr := range a.vips.ExternalAddresses() {
 		if addr.IsUnspecified() || now.External(addr) == nil { // node ports stay
 			continue

@@ -79,8 +79,7 @@ func (r *round) run(ctx context.Context) error {
 	if r.cfg.Nodes.Joined() {
 		r.followNetworks()
 	}
-	r.vips.freed = false
-	r.vips.round++
+	r.vips.BeginRound()
 	r.freed = r.sweep() || r.freed
 	if r.write.Deletes() {
 		if err := r.flush(ctx, false); err != nil {
@@ -94,12 +93,12 @@ func (r *round) run(ctx context.Context) error {
 	if err := r.flush(ctx, true); err != nil {
 		return err
 	}
-	if err := r.vips.flush(ctx, r.store); err != nil {
+	if err := r.vips.Flush(ctx, r.store); err != nil {
 		return err
 	}
 	r.noteClaimed()
 	r.followPools()
-	r.late = r.sweep() || r.vips.freed
+	r.late = r.sweep() || r.vips.Freed()
 	if err := r.flush(ctx, false); err != nil {
 		return err
 	}
@@ -128,7 +127,7 @@ func (r *round) claimAll() {
 		r.claimExternalIPs(s)
 		r.claimNodePorts(s)
 		if r.complete {
-			r.vips.releaseUnused(s.name)
+			r.releaseVIPs(s)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func (f *Facts) Apply(snapshot bool, puts map[string][]byte, deletes []string) e
 		}
 		for _, key := range slices.Sorted(maps.Keys(puts)) {
 			forget(key)
-			fact, err := Decode(key, puts[key])
+			fact, err := decode(key, puts[key])
 			if err != nil {
 				unreadable = append(unreadable, fmt.Errorf("read record %q: %w", key, err))
 				continue

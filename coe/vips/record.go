@@ -18,8 +18,8 @@ func Record(v coe.VIP) string {
 	return v.Address.String() + "/" + v.Protocol + "/" + strconv.Itoa(int(v.Port))
 }
 
-// Decode returns the claim of a record.
-func Decode(key string, value []byte) (coe.VIPFact, error) {
+// decode returns the claim of a record.
+func decode(key string, value []byte) (coe.VIPFact, error) {
 	var f coe.VIPFact
 	if err := json.Unmarshal(value, &f); err != nil {
 		return f, err
@@ -33,8 +33,8 @@ func Decode(key string, value []byte) (coe.VIPFact, error) {
 	return f, nil
 }
 
-// Sort sorts claims of records in the order in which one that is before keeps another one from its address.
-func Sort(facts []coe.VIPFact) {
+// sortFacts sorts claims of records in the order in which one that is before keeps another one from its address.
+func sortFacts(facts []coe.VIPFact) {
 	slices.SortStableFunc(facts, func(a, b coe.VIPFact) int {
 		return cmp.Or(cmp.Compare(boolInt(a.External), boolInt(b.External)), cmp.Compare(boolInt(b.Balanced), boolInt(a.Balanced)))
 	})

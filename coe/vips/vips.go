@@ -1,14 +1,19 @@
 // Package vips keeps which namespace owns each address of services (VIP): cluster addresses, external addresses with their ports, and
-// node ports. It says who keeps a claim from another one, and what the record of a claim is. It writes nothing: its caller decides
-// which services may claim, and makes claims durable. Its rules:
+// node ports. It says who keeps a claim from another one, records claims in a journal of their own, and has the facts that a standby
+// replica makes of the records. It does not know what services may claim: its caller does, which has the pools, the addresses of pods
+// and nodes, and the settings. Its rules:
 //
 //   - The first claim of a cluster address keeps it. An external claim of another namespace does not keep it from its claim.
 //   - The first claim of an external address, protocol and port keeps it.
 //   - An address that a load balancer reports for a service is the namespace's, on all ports: tenants choose externalIPs, and only
 //     controllers report. Claims of other namespaces that just name it do not keep it from its claim. Namespaces to which load
 //     balancers give one address share it by protocol and port.
+//   - A claim of a cluster address takes the address from the external addresses of other namespaces, and an address that a load
+//     balancer reports from the namespaces that just name it.
 //   - A node port is an external port of the unspecified address (coe.PortOnNodes).
 //   - Namespaces own VIPs, services do not: the mapping decides between two services of one namespace.
+//   - A claim is in the journal before the mapping uses it. It stays until a round with a complete store finds that no service of the
+//     namespace uses it.
 package vips
 
 import (
@@ -18,9 +23,11 @@ import (
 	"slices"
 
 	"github.com/coe-bridge/coe-bridge/coe"
+	"github.com/coe-bridge/coe-bridge/coe/journal"
+	"github.com/coe-bridge/coe-bridge/coe/state"
 )
 
-// Claims are the claims of all namespaces.
+// Claims are the claims of all namespaces, with the changes that Flush writes next.
 type Claims struct {
 	cluster map[netip.Addr]*Claim
 	// external has the external claims of each address: one claim of the whole address, or one
@@ -30,17 +37,24 @@ type Claims struct {
 	balanced map[netip.Addr]map[string]int
 	spaces   map[string]map[coe.VIP]*Claim // by namespace
 	onNodes  map[string]int                // how many node ports each namespace has
+
+	journal journal.Journal
+	write   *journal.Write
+	told    []func(*state.Tx) // the changes of the store that follow, in the order of the claims
+	round   uint64
+	freed   bool // a claim was released in this round
 }
 
 // Claim is the claim of a namespace.
 type Claim struct {
 	coe.VIPFact
-	Round uint64 // the last round of the caller that found a service with it
+	round uint64 // the last one that found a service with it
 }
 
-// New returns no claims.
-func New() *Claims {
+// New returns Claims without claims. Load reads the claims of the journal.
+func New(records journal.Journal) *Claims {
 	return &Claims{
+		journal: records, write: journal.NewWrite(),
 		cluster:  map[netip.Addr]*Claim{},
 		external: map[netip.Addr]map[coe.VIP]*Claim{},
 		balanced: map[netip.Addr]map[string]int{},
@@ -61,29 +75,8 @@ func (v *Claims) External(addr netip.Addr) iter.Seq[*Claim] { return maps.Values
 // ExternalAddresses returns the addresses with external claims, and the unspecified address if there are node ports.
 func (v *Claims) ExternalAddresses() iter.Seq[netip.Addr] { return maps.Keys(v.external) }
 
-// Balanced reports whether a namespace has claims of an address for which a load balancer is the reason.
-func (v *Claims) Balanced(addr netip.Addr, namespace string) bool {
-	return v.balanced[addr][namespace] > 0
-}
-
 // Claimed returns the claim of a VIP by a namespace; nil if there is none.
 func (v *Claims) Claimed(namespace string, vip coe.VIP) *Claim { return v.spaces[namespace][vip] }
-
-// AllOf returns the claims of a namespace.
-func (v *Claims) AllOf(namespace string) iter.Seq[*Claim] { return maps.Values(v.spaces[namespace]) }
-
-// All returns all claims.
-func (v *Claims) All() iter.Seq[*Claim] {
-	return func(yield func(*Claim) bool) {
-		for _, claims := range v.spaces {
-			for _, c := range claims {
-				if !yield(c) {
-					return
-				}
-			}
-		}
-	}
-}
 
 // OnNodes returns how many node ports a namespace has.
 func (v *Claims) OnNodes(namespace string) int { return v.onNodes[namespace] }
@@ -124,9 +117,9 @@ func (v *Claims) Holder(f coe.VIPFact) *Claim {
 	return nil
 }
 
-// Add adds a claim, which no other one keeps from its namespace, in a round of the caller.
-func (v *Claims) Add(f coe.VIPFact, round uint64) {
-	c := &Claim{VIPFact: f, Round: round}
+// add adds a claim, which no other one keeps from its namespace.
+func (v *Claims) add(f coe.VIPFact) {
+	c := &Claim{VIPFact: f, round: v.round}
 	if f.External {
 		if v.external[f.Address] == nil {
 			v.external[f.Address] = map[coe.VIP]*Claim{}
@@ -150,8 +143,8 @@ func (v *Claims) Add(f coe.VIPFact, round uint64) {
 	}
 }
 
-// Drop removes a claim.
-func (v *Claims) Drop(c *Claim) {
+// remove removes a claim.
+func (v *Claims) remove(c *Claim) {
 	if !c.External {
 		delete(v.cluster, c.Address)
 	} else if delete(v.external[c.Address], c.VIP); len(v.external[c.Address]) == 0 {

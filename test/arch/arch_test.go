@@ -29,7 +29,7 @@ var rules = map[string]rule{
 	"coe":                         {[]string{"coe/nodenet"}, nil, "entities know no protocol"},
 	"coe/state":                   {[]string{"coe"}, nil, "keeps values in memory; reads no source, and chooses nothing"},
 	"coe/physical":                {[]string{"coe"}, nil, "settings and what pods lack; keeps nothing"},
-	"coe/vips":                    {[]string{"coe", "coe/state"}, nil, "writes nothing; its caller makes claims durable"},
+	"coe/vips":                    {[]string{"coe", "coe/journal", "coe/state"}, nil, "knows neither pools nor settings; its journal is an interface"},
 	"coe/chassis":                 {[]string{"coe"}, nil, "pure: decides from what it is given"},
 	"coe/journal":                 {[]string{"coe", "coe/state", "mapping/netvirt"}, []string{"github.com/go-json-experiment/json"}, "records of choices and the facts they are; makes no choice"},
 	"coe/inuse":                   {[]string{"coe", "mapping/netvirt"}, nil, "reads a model; keeps nothing, and knows no record"},
