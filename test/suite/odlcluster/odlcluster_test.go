@@ -3,6 +3,7 @@
 package odlcluster
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -33,14 +34,17 @@ func TestClusterOnRealOpenDaylight(t *testing.T) {
 // testPods plugs pods in. Each switch is connected to all members.
 func (w *world) testPods() {
 	for i, host := range []string{"host1", "host2", "host1", "host2"} {
-		w.plug(w.newPod([]string{"web", "web", "shop", "shop"}[i], host))
+		_, err := w.plug(w.newPod([]string{"web", "web", "shop", "shop"}[i], host))
+		require.NoError(w.t, err)
 	}
 	w.awaitConnections(len(w.members))
 	w.requireAll()
 	var err error
 	w.script, err = w.lab.StartScript(w.t.Context(), w.members[0])
 	require.NoError(w.t, err)
-	w.startScript()()
+	script := w.startScript()
+	require.NoError(w.t, script.await())
+	script.unplug()
 	w.logMemory()
 }
 
@@ -87,19 +91,26 @@ func (w *world) kill(c *odl.Controller) (end func()) {
 }
 
 // testFault tests a fault of a member. A pod comes and goes meanwhile, and a new one comes when the member is back. The packets of the
-// other pods go on, and their entries are not written.
+// other pods go on, and their entries are not written. If OpenDaylight programs neither the pod nor the port of a script, the cluster itself is
+// at a standstill: then all members are restarted, and the new pod comes after that.
 func (w *world) testFault(f fault, c *odl.Controller) {
 	w.requireOnceForNew(func() {
 		w.flow(longestGap, func() {
 			end := f.begin(w, c)
 			w.away = c
-			written := w.startScript()
-			w.requireNewPod()
-			written()
-			w.unplugLast()
+			script := w.startScript()
+			pod, port := w.tryNewPod(), script.await()
 			end()
 			w.away = nil
+			if standstill := pod != nil && port != nil; standstill {
+				w.t.Logf("OpenDaylight programs no port, and its members are restarted: %v; %v", pod, port)
+				require.NoError(w.t, odl.RestartCluster(w.t.Context(), w.members))
+			} else {
+				require.NoError(w.t, errors.Join(pod, port))
+				w.unplugLast()
+			}
 			w.requireNewPod()
+			script.unplug()
 		})
 		w.requireWhole()
 		w.unplugLast()

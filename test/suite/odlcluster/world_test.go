@@ -101,16 +101,20 @@ func (w *world) await(what string, f func(context.Context) error) {
 	require.NoError(w.t, odlpods.Await(w.t.Context(), f), what)
 }
 
-// plug creates a pod, and plugs it in. A call that fails at its deadline is repeated, as runtimes do.
-func (w *world) plug(p odlpods.Pod) odlpods.Plugged {
+// plug creates a pod, and plugs it in. A call that fails at its deadline is repeated, as runtimes do. A pod that is not plugged in afterFault is
+// deleted.
+func (w *world) plug(p odlpods.Pod) (odlpods.Plugged, error) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), afterFault)
 	defer cancel()
 	require.NoError(w.t, w.lab.ApplyPods(ctx, p))
 	plugged, err := w.lab.Retry(ctx, p, func(err error) { w.t.Log(err) })
-	require.NoError(w.t, err)
+	if err != nil {
+		w.unplug(odlpods.Plugged{Pod: p})
+		return plugged, err
+	}
 	w.pods = append(w.pods, plugged)
-	return plugged
+	return plugged, nil
 }
 
 // unplugLast unplugs and deletes the pod that was plugged in last.
@@ -161,14 +165,24 @@ func (w *world) requireWhole() {
 	w.requireAll()
 }
 
-// requireNewPod plugs a pod in, which reaches another one, and logs how long this takes.
+// requireNewPod plugs a pod in, which reaches another one.
 func (w *world) requireNewPod() {
 	w.t.Helper()
+	require.NoError(w.t, w.tryNewPod())
+}
+
+// tryNewPod plugs a pod in, which must reach another one then, and logs how long this takes.
+func (w *world) tryNewPod() error {
+	w.t.Helper()
 	begun := time.Now()
-	p := w.plug(w.newPod("shop", "host2"))
+	p, err := w.plug(w.newPod("shop", "host2"))
+	if err != nil {
+		return err
+	}
 	added := time.Since(begun)
 	w.requireReached(w.lab.Answered(w.t.Context(), p.String(), w.pods[1].Address))
 	w.t.Logf("a new pod has its network after %.1f s, and is answered after %.1f s", added.Seconds(), time.Since(begun).Seconds())
+	return nil
 }
 
 // resident matches the resident memory of a process.
@@ -261,12 +275,17 @@ func (w *world) running() *odl.Controller {
 	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil && c != w.away })]
 }
 
-// startScript plugs in a port whose entries a script writes, and logs after which time it is answered. The result awaits that, and
-// removes the port.
-func (w *world) startScript() (await func()) {
+// port is a port whose entries a script writes.
+type port struct {
+	await  func() error // until it is answered, for afterFault at most
+	unplug func()       // removes it
+}
+
+// startScript plugs in a port, and logs after which time it is answered.
+func (w *world) startScript() port {
 	var (
-		port odlpods.ScriptPort
-		err  error
+		plugged odlpods.ScriptPort
+		err     error
 	)
 	done := make(chan struct{})
 	t, c, begun := w.t, w.running(), time.Now()
@@ -276,15 +295,14 @@ func (w *world) startScript() (await func()) {
 		ctx, cancel := context.WithTimeout(t.Context(), afterFault)
 		defer cancel()
 		var accepted time.Time
-		if port, accepted, err = w.script.Retry(ctx, c, func(err error) { t.Log("a port of a script:", err) }); err != nil {
+		if plugged, accepted, err = w.script.Retry(ctx, c, func(err error) { t.Log("a port of a script:", err) }); err != nil {
 			return
 		}
 		t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
 	}()
-	return func() {
-		<-done
-		require.NoError(w.t, err)
-		require.NoError(w.t, w.script.Unplug(w.t.Context(), w.running(), port))
+	return port{
+		await:  func() error { <-done; return err },
+		unplug: func() { require.NoError(w.t, w.script.Unplug(w.t.Context(), w.running(), plugged)) },
 	}
 }
 
