@@ -2,7 +2,6 @@ package mapping
 
 import (
 	"github.com/coe-bridge/coe-bridge/coe"
-	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
 
@@ -10,7 +9,7 @@ import (
 // pods and elan-instances again whose values have changed. It compares pointers: a store replaces its values and never changes
 // them. Only one goroutine at a time may use a Mapper.
 type Mapper struct {
-	store    *state.Store
+	store    Store
 	settings Settings
 	mapped   map[netvirt.Scope]*mapped
 	nodes    mappedNodes
@@ -18,7 +17,7 @@ type Mapper struct {
 }
 
 // NewMapper returns a Mapper for the scopes of a store.
-func NewMapper(store *state.Store, s Settings) *Mapper {
+func NewMapper(store Store, s Settings) *Mapper {
 	return &Mapper{store: store, settings: s, mapped: map[netvirt.Scope]*mapped{}}
 }
 

@@ -12,7 +12,6 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/coe"
 	"github.com/coe-bridge/coe-bridge/coe/physical"
-	"github.com/coe-bridge/coe-bridge/coe/state"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	"github.com/coe-bridge/coe-bridge/mapping/service"
 )
@@ -177,9 +176,15 @@ type blockKey struct {
 	prefix netip.Prefix
 }
 
+// Store has the values of all scopes. coe/state.Store is one.
+type Store interface {
+	View(namespace string) coe.View
+	Cluster() coe.ClusterView
+}
+
 // Scope maps one scope of a store: a namespace or the cluster. A Mapper does the same, but
 // faster if it is called again after few changes.
-func Scope(store *state.Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
+func Scope(store Store, scope netvirt.Scope, s Settings) (netvirt.Model, []coe.Problem) {
 	if scope == netvirt.Cluster {
 		return Cluster(store.Cluster(), s)
 	}

@@ -57,7 +57,7 @@ var rules = map[string]rule{
 		[]string{"k8s.io/api", "k8s.io/apimachinery", "sigs.k8s.io/json", "sigs.k8s.io/yaml", "github.com/google/uuid"},
 		"reads the files that kubectl reads; knows no API server",
 	},
-	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "coe/state", "mapping/gateway", "mapping/netvirt", "mapping/service"}, []string{"go4.org/netipx"}, "pure"},
+	"mapping":                   {[]string{"coe", "coe/nodenet", "coe/physical", "mapping/gateway", "mapping/netvirt", "mapping/service"}, []string{"go4.org/netipx"}, "pure"},
 	"mapping/gateway":           {[]string{"coe", "coe/nodenet", "mapping/netvirt"}, nil, "pure; knows neither services nor policies"},
 	"mapping/service":           {[]string{"coe", "mapping/gateway", "mapping/netvirt"}, nil, "pure; knows neither how pods are mapped nor policies"},
 	"mapping/policy":            {[]string{"coe"}, []string{"go4.org/netipx"}, "pure; judges what it is given, and knows neither the Store nor who enforces"},
