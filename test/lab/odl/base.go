@@ -25,6 +25,7 @@ var datastore = []string{"journal", "snapshots"}
 
 const (
 	logFile  = "data/log/karaf.log"
+	rotated  = ".[0-9]*" // matches the ends of the names of full logs
 	lockFile = "lock"
 )
 
@@ -105,7 +106,14 @@ const (
 // start gives up, and works without its datastore.
 const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
 
-// configure writes the settings of the controller's actors and, of a member of a cluster, of its datastore.
+// The settings of the part of a member that programs switches, and their path. The member does not read the flows of all switches every three
+// seconds: nothing here uses these statistics, and each member of the cluster gets all of them.
+const (
+	switchSettings = "etc/org.opendaylight.openflowplugin.cfg"
+	noStatistics   = "is-statistics-polling-on=false\n"
+)
+
+// configure writes the settings of the controller's actors and, of a member of a cluster, of its datastore and of the part that programs switches.
 func (b base) configure(at site) error {
 	found, err := filepath.Glob(b.path(actorPattern))
 	if err != nil {
@@ -134,18 +142,23 @@ func (b base) configure(at site) error {
 	return errors.Join(
 		os.WriteFile(b.path(hostsFile), []byte(hosts), 0o644),
 		os.WriteFile(b.path(shardSettings), []byte(at.shards()), 0o644),
+		os.WriteFile(b.path(switchSettings), []byte(noStatistics), 0o644),
 	)
 }
 
-// clear removes the leftovers of a killed controller. It renames the log, so that the next controller writes
+// clear removes the leftovers of a killed controller, and its full logs. It renames the log, so that the next controller writes
 // a new one.
 func (b base) clear() error {
 	err := os.Rename(b.path(logFile), b.path(logFile+".before"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("put log aside: %w", err)
 	}
-	for _, left := range []string{lockFile, "instances"} {
-		if err := os.RemoveAll(b.path(left)); err != nil {
+	left, err := filepath.Glob(b.path(logFile + rotated))
+	if err != nil {
+		return err
+	}
+	for _, path := range append(left, b.path(lockFile), b.path("instances")) {
+		if err := os.RemoveAll(path); err != nil {
 			return fmt.Errorf("remove what a killed controller has left: %w", err)
 		}
 	}

@@ -1,12 +1,15 @@
 package odl
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/coe-bridge/coe-bridge/test/lab/ovnhost"
@@ -196,11 +199,20 @@ func (c *Controller) Close() error {
 // Log returns the path of the controller's log.
 func (c *Controller) Log() string { return c.base.path(logFile) }
 
-// log returns the controller's log since its last start; empty if there is none.
+// log returns the controller's log since its last start; empty if there is none. A full log is renamed to karaf.log.1, .2, and so on.
 func (c *Controller) log() ([]byte, error) {
-	text, err := os.ReadFile(c.Log())
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("read log: %w", err)
+	full, err := filepath.Glob(c.Log() + rotated)
+	if err != nil {
+		return nil, err
 	}
-	return text, nil
+	slices.SortFunc(full, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	var all []byte
+	for _, path := range append(full, c.Log()) {
+		text, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("read log: %w", err)
+		}
+		all = append(all, text...)
+	}
+	return all, nil
 }

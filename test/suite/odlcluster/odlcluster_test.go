@@ -3,7 +3,6 @@
 package odlcluster
 
 import (
-	"errors"
 	"testing"
 	"time"
 
@@ -42,9 +41,8 @@ func (w *world) testPods() {
 	var err error
 	w.script, err = w.lab.StartScript(w.t.Context(), w.members[0])
 	require.NoError(w.t, err)
-	script := w.startScript()
-	require.NoError(w.t, script.await())
-	script.unplug()
+	require.NoError(w.t, w.startScript()())
+	w.unplugScripts()
 	w.logMemory()
 }
 
@@ -91,26 +89,23 @@ func (w *world) kill(c *odl.Controller) (end func()) {
 }
 
 // testFault tests a fault of a member. A pod comes and goes meanwhile, and a new one comes when the member is back. The packets of the
-// other pods go on, and their entries are not written. If OpenDaylight programs neither the pod nor the port of a script, the cluster itself is
-// at a standstill: then all members are restarted, and the new pod comes after that.
+// other pods go on, and their entries are not written. If OpenDaylight comes to a standstill, all members are restarted, and the new pod comes after that.
 func (w *world) testFault(f fault, c *odl.Controller) {
 	w.requireOnceForNew(func() {
 		w.flow(longestGap, func() {
 			end := f.begin(w, c)
 			w.away = c
-			script := w.startScript()
-			pod, port := w.tryNewPod(), script.await()
-			end()
-			w.away = nil
-			if standstill := pod != nil && port != nil; standstill {
-				w.t.Logf("OpenDaylight programs no port, and its members are restarted: %v; %v", pod, port)
-				require.NoError(w.t, odl.RestartCluster(w.t.Context(), w.members))
-			} else {
-				require.NoError(w.t, errors.Join(pod, port))
+			works := w.plugBesideScript()
+			if works {
 				w.unplugLast()
 			}
-			w.requireNewPod()
-			script.unplug()
+			end()
+			w.away = nil
+			if !works || !w.plugBesideScript() {
+				require.NoError(w.t, odl.RestartCluster(w.t.Context(), w.members))
+				w.requireNewPod()
+				w.unplugScripts()
+			}
 		})
 		w.requireWhole()
 		w.unplugLast()

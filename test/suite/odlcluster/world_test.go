@@ -49,6 +49,7 @@ type world struct {
 	pods    []odlpods.Plugged
 	names   []string // of all pods
 	script  *odlpods.Script
+	scripts []odlpods.ScriptPort // that are plugged in
 }
 
 // newWorld starts a cluster and a bridge that reaches each member by a wire.
@@ -275,17 +276,26 @@ func (w *world) running() *odl.Controller {
 	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil && c != w.away })]
 }
 
-// port is a port whose entries a script writes.
-type port struct {
-	await  func() error // until it is answered, for afterFault at most
-	unplug func()       // removes it
+// plugBesideScript plugs a pod in, beside a port whose entries a script writes. works is false if neither is answered within afterFault: then
+// the cluster itself has come to a standstill, as Oxygen can after a fault (docs/opendaylight.md, Known limits).
+func (w *world) plugBesideScript() (works bool) {
+	w.t.Helper()
+	await := w.startScript()
+	pod, script := w.tryNewPod(), await()
+	if pod != nil && script != nil {
+		w.t.Logf("OpenDaylight programs no port: %v; %v", pod, script)
+		return false
+	}
+	require.NoError(w.t, errors.Join(pod, script))
+	w.unplugScripts()
+	return true
 }
 
-// startScript plugs in a port, and logs after which time it is answered.
-func (w *world) startScript() port {
+// startScript plugs in a port whose entries a script writes, and logs after which time it is answered. The result awaits that, for afterFault at most.
+func (w *world) startScript() (await func() error) {
 	var (
-		plugged odlpods.ScriptPort
-		err     error
+		port odlpods.ScriptPort
+		err  error
 	)
 	done := make(chan struct{})
 	t, c, begun := w.t, w.running(), time.Now()
@@ -295,15 +305,25 @@ func (w *world) startScript() port {
 		ctx, cancel := context.WithTimeout(t.Context(), afterFault)
 		defer cancel()
 		var accepted time.Time
-		if plugged, accepted, err = w.script.Retry(ctx, c, func(err error) { t.Log("a port of a script:", err) }); err != nil {
+		if port, accepted, err = w.script.Retry(ctx, c, func(err error) { t.Log("a port of a script:", err) }); err != nil {
 			return
 		}
 		t.Logf("a port of a script: its entries are accepted after %.1f s, and it is answered after %.1f s", accepted.Sub(begun).Seconds(), time.Since(begun).Seconds())
 	}()
-	return port{
-		await:  func() error { <-done; return err },
-		unplug: func() { require.NoError(w.t, w.script.Unplug(w.t.Context(), w.running(), plugged)) },
+	return func() error {
+		<-done
+		w.scripts = append(w.scripts, port)
+		return err
 	}
+}
+
+// unplugScripts removes the ports of the script.
+func (w *world) unplugScripts() {
+	w.t.Helper()
+	for _, port := range w.scripts {
+		require.NoError(w.t, w.script.Unplug(w.t.Context(), w.running(), port))
+	}
+	w.scripts = nil
 }
 
 // hasOnly fails unless the config datastore has the interfaces of all pods that are plugged in, and of no other pods, and no tunnel is its
