@@ -1,6 +1,6 @@
 // Package odlports makes up for what OpenDaylight loses of ports in the switch. It replaces a port of the node or of a running pod that
 // OpenDaylight does not program, because no runtime repeats a call for them: a new pod without flows gets a new port with the next
-// ADD. It keeps a port of the node that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
+// ADD. It lets the switch connect to OpenDaylight again if that learns of no new port. It keeps a port of the node that has become unused for a time, because OpenDaylight can lose flows of a port that returns while it
 // removes the former one.
 //
 // The package knows what is in the switch. It does not know what ports are for, nor links, nor the bridge.
@@ -23,6 +23,8 @@ type Switch interface {
 	// Replace gives the port that has an OpenFlow number another one. In between the switch does not have the port, until gone returns. released
 	// is set if the switch has released the port, also if Replace fails then.
 	Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error)
+	// Reconnect asks for a new connection to OpenDaylight. It does not wait.
+	Reconnect()
 }
 
 // Config configures Ports.
@@ -39,6 +41,7 @@ type Config struct {
 type Ports struct {
 	cfg          Config
 	unprogrammed unprogrammed
+	overlooked   overlooked
 	unused       unused
 }
 

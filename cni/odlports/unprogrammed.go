@@ -39,7 +39,7 @@ var lacking = map[openflow.Stage]string{
 
 // Replace replaces a port of the node that OpenDaylight does not learn of, or to which it leads no packets of its elan-instance: ports
 // of the node are members of one. It replaces a port of the node or of a pod to which it leads no packets from other switches. ADDs look
-// at what else a pod needs, until its port is replaced. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
+// at what else a pod needs, until its port is replaced. It asks for a new connection if OpenDaylight learns of no port at all. It replaces one port at most, so that OpenDaylight does not get many changes at once. It replaces none while
 // OpenDaylight does not program the switch, or while none of the ports has what the port lacks. It replaces none without the
 // socket of the switch, which is not there while the switch starts: then the ports are looked at again later.
 func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err error) {
@@ -53,8 +53,12 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 	}
 	now := time.Now()
 	p.unprogrammed.keep(ports, now)
-	if err == nil && len(known) == 0 {
+	switch {
+	case err == nil && len(known) == 0:
 		p.unprogrammed.restart()
+		p.overlooked.restart()
+	case known != nil && p.overlooked.look(numbers, known, now):
+		p.cfg.Switch.Reconnect()
 	}
 	most, withoutRoutes, tried := furthest(numbers, known), err != nil, false
 	for _, port := range ports {

@@ -35,6 +35,8 @@ type node struct {
 	replaced []string
 	broken   error
 	kept     bool
+	// reconnected says after how many seconds new connections were asked for.
+	reconnected []int
 }
 
 const tunnel = 1
@@ -60,6 +62,8 @@ func (n *node) Number(_ context.Context, name string) (uint32, error) {
 }
 
 func (*node) AwaitsFlows() error { return nil }
+
+func (n *node) Reconnect() { n.reconnected = append(n.reconnected, int(time.Since(n.begun).Seconds())) }
 
 func (n *node) Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error) {
 	require.Equal(n.t, n.numbers[name], number)

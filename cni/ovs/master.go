@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
 
 	"github.com/coe-bridge/coe-bridge/cni/ovs/session"
+	"github.com/coe-bridge/coe-bridge/cni/ovs/vswitch"
 )
 
 // masterPause is how long a member stays disconnected: OpenDaylight must choose another master.
@@ -39,8 +40,11 @@ type mastery struct {
 //
 // On a busy machine an OpenDaylight can give up a switch that has just connected, without closing the connection. Then no member is
 // the master, and the bridge has no flows.
+//
+// findMaster also disconnects the master if Reconnect was called since the last time, unless it is the only member: then the bridge would
+// forget its flows.
 func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) error {
-	due := search.due
+	due, reconnects := search.due, s.reconnects.Swap(false)
 	search.due = time.Time{} // unless all are slaves now
 	one, err := s.session(ctx)
 	if err != nil {
@@ -56,10 +60,17 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	}
 	slaves := s.slavesOf(ctx, m, rows)
 	if len(slaves) == 0 {
-		if slices.ContainsFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" }) {
-			search.tries = 0
+		i := slices.IndexFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" })
+		if i < 0 {
+			return nil
 		}
-		return nil
+		search.tries = 0
+		if !reconnects || len(membersOf(m, rows, func(any) bool { return true })) < 2 {
+			return nil
+		}
+		master := targetOf(rows[i])
+		s.log.Warn("OpenDaylight learns of no new port of the bridge; disconnecting its master for some seconds", "bridge", s.cfg.Bridge, "member", master)
+		return s.disconnect(ctx, one, root, has, rows, master)
 	}
 	if search.due = due; due.IsZero() {
 		search.due = time.Now().Add(s.masterWait(root.OtherConfig))
@@ -70,19 +81,28 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	}
 	search.last = after(slaves, search.last)
 	s.log.Warn("no member of OpenDaylight is the master of the bridge; disconnecting one for some seconds", "bridge", s.cfg.Bridge, "member", search.last)
+	err = s.disconnect(ctx, one, root, has, rows, search.last)
+	search.tries++
+	search.due = time.Now().Add(s.masterWait(root.OtherConfig) << min(search.tries/len(slaves), maxDoublings))
+	return err
+}
+
+// disconnect disconnects a member, whose target is member, for masterPause.
+func (s *Switch) disconnect(ctx context.Context, one *session.Session, root *vswitch.OpenvSwitch, has ovsdb.OvsSet, rows []ovsdb.Row, member string) error {
 	top := &topRow{root}
 	ctx = context.WithoutCancel(ctx) // the member must come back
-	taken, err := s.takeControllers(ctx, one, top, has, rows, func(target string) bool { return target == search.last })
+	taken, err := s.takeControllers(ctx, one, top, has, rows, func(target string) bool { return target == member })
 	if err == nil {
 		err = s.giveControllers(ctx, one, top, taken, top.ExternalIDs[keyIdentity], masterPause)
 	}
-	search.tries++
-	search.due = time.Now().Add(s.masterWait(root.OtherConfig) << min(search.tries/len(slaves), maxDoublings))
 	if err != nil {
-		return fmt.Errorf("reconnect bridge %s to %s: %w", s.cfg.Bridge, search.last, err)
+		return fmt.Errorf("reconnect bridge %s to %s: %w", s.cfg.Bridge, member, err)
 	}
 	return nil
 }
+
+// Reconnect asks KeepManaged to connect the bridge to the master again that it has among the members of OpenDaylight. It does not wait.
+func (s *Switch) Reconnect() { s.reconnects.Store(true) }
 
 // slavesOf returns the targets of the connected members of OpenDaylight, sorted, if none of them programs the bridge: at least two, and all
 // are slaves, or none is the master and the bridge has no flows. Equals (enable-equal-role) program a bridge too.

@@ -124,6 +124,31 @@ func TestFindsMaster(t *testing.T) {
 	require.True(t, n.isProgrammed(), "the flows stay")
 }
 
+// TestReconnects: a master is disconnected for some seconds when that is asked for, and the bridge keeps its flows. The only controller is not
+// disconnected.
+func TestReconnects(t *testing.T) {
+	n, members := withMembers(t)
+	n.take(members[0], openflow.Slave)
+	n.take(members[1], openflow.Master)
+	n.keepManaged("tcp:127.0.0.1:1", "tcp:127.0.0.1:2")
+	n.Reconnect()
+	select {
+	case <-members[1].lost:
+	case <-time.After(patience.Patience):
+		require.Fail(t, "the master is not disconnected")
+	}
+	require.Eventually(t, func() bool { _, count := members[1].last(); return count > 1 }, patience.Patience, 10*time.Millisecond, "it comes back")
+	require.Empty(t, members[0].lost)
+	require.True(t, n.isProgrammed(), "the flows stay")
+
+	n.db("set-controller", "br-int", members[1].target)
+	n.take(members[1], openflow.Master)
+	_, before := members[1].last()
+	n.Reconnect()
+	require.Never(t, func() bool { _, count := members[1].last(); return count > before }, 6*time.Second, 100*time.Millisecond)
+	require.True(t, n.isProgrammed(), "the flows stay")
+}
+
 func (n *node) isEmpty(ctx context.Context) bool {
 	flows, err := n.lab.Exec(ctx, n.host.Name, "ovs-ofctl", "--protocols=OpenFlow13", "dump-flows", "unix:"+filepath.Join(n.host.Dir, "br-int.mgmt"))
 	return err == nil && !strings.Contains(flows, "table=")

@@ -75,9 +75,10 @@ type Switch struct {
 	failure error            // the reason if current is nil
 	rows    notifier
 
-	steady    steadiness
-	numbers   numbers
-	replacing atomic.Pointer[string] // the port that is being replaced; nil if none is
+	steady     steadiness
+	numbers    numbers
+	replacing  atomic.Pointer[string] // the port that is being replaced; nil if none is
+	reconnects atomic.Bool            // Reconnect was called
 }
 
 // New returns a Switch.
