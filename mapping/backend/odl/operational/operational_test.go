@@ -252,6 +252,28 @@ func TestObserveIsCheap(t *testing.T) {
 	require.Empty(t, l.lacks(want))
 }
 
+// TestPortOfNodeOutsideELANState: a port of a node that elan-state lacks is in operation, and an interface of a pod is not.
+func TestPortOfNodeOutsideELANState(t *testing.T) {
+	l := start(t, odlfake.Oxygen, operational.Config{}, nil)
+	want := odltest.PodsOf("a")
+	own := netvirt.NodePort{ELAN: netvirt.ELANName(odltest.Node, "a"), VPN: "a", Address: odltest.Node, MAC: netvirt.NodePortMAC(odltest.Node)}
+	want.Add(own)
+	l.write(t, want)
+	l.Plug(netvirt.NodePortName(own.Name()))
+	l.Plug(portOf(want, "a:pod-1"))
+	l.Break(func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, "elan:elan-state") {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, err := fmt.Fprintf(w, `{"elan-state":{"elan":[{"name":%q}]}}`, own.ELAN)
+		return err == nil
+	})
+	l.observe(t)
+	require.Empty(t, l.Lacks(own))
+	require.Contains(t, l.Lacks(netvirt.ELANInterface{Name: "a:pod-1", ELAN: own.ELAN}), "elan-state")
+}
+
 // TestFloatingIPs: floating IPs are written, and never reported as in operation.
 func TestFloatingIPs(t *testing.T) {
 	l := start(t, odlfake.Oxygen, operational.Config{}, nil)
