@@ -106,14 +106,7 @@ const (
 // start gives up, and works without its datastore.
 const patience = "\nodl-cluster-data.akka.remote.startup-timeout = 180 s\n"
 
-// The settings of the part of a member that programs switches, and their path. The member does not read the flows of all switches every three
-// seconds: nothing here uses these statistics, and each member of the cluster gets all of them.
-const (
-	switchSettings = "etc/org.opendaylight.openflowplugin.cfg"
-	noStatistics   = "is-statistics-polling-on=false\n"
-)
-
-// configure writes the settings of the controller's actors and, of a member of a cluster, of its datastore and of the part that programs switches.
+// configure writes the settings of the controller's actors and, of a member of a cluster, of its datastore.
 func (b base) configure(at site) error {
 	found, err := filepath.Glob(b.path(actorPattern))
 	if err != nil {
@@ -142,7 +135,6 @@ func (b base) configure(at site) error {
 	return errors.Join(
 		os.WriteFile(b.path(hostsFile), []byte(hosts), 0o644),
 		os.WriteFile(b.path(shardSettings), []byte(at.shards()), 0o644),
-		os.WriteFile(b.path(switchSettings), []byte(noStatistics), 0o644),
 	)
 }
 

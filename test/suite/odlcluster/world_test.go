@@ -276,19 +276,12 @@ func (w *world) running() *odl.Controller {
 	return w.members[slices.IndexFunc(w.members, func(c *odl.Controller) bool { _, err := c.Process().PID(); return err == nil && c != w.away })]
 }
 
-// plugBesideScript plugs a pod in, beside a port whose entries a script writes. works is false if neither is answered within afterFault: then
-// the cluster itself has come to a standstill, as Oxygen can after a fault (docs/opendaylight.md, Known limits).
-func (w *world) plugBesideScript() (works bool) {
+// plugBesideScript plugs a pod in, beside a port whose entries a script writes.
+func (w *world) plugBesideScript() {
 	w.t.Helper()
 	await := w.startScript()
-	pod, script := w.tryNewPod(), await()
-	if pod != nil && script != nil {
-		w.t.Logf("OpenDaylight programs no port: %v; %v", pod, script)
-		return false
-	}
-	require.NoError(w.t, errors.Join(pod, script))
+	require.NoError(w.t, errors.Join(w.tryNewPod(), await()))
 	w.unplugScripts()
-	return true
 }
 
 // startScript plugs in a port whose entries a script writes, and logs after which time it is answered. The result awaits that, for afterFault at most.

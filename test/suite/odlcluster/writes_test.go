@@ -79,9 +79,10 @@ func entriesOf(q *wire.Request) (map[entry]string, error) {
 	return all, nil
 }
 
-// mendsFlows reports whether a request asks for routes again or corrects a group (decisions 105 and 106). It writes no entry of the model.
-func mendsFlows(q *wire.Request) bool {
-	return strings.Contains(q.Path, "/operations/fib-rpc:") || strings.Contains(q.Path, "/config/opendaylight-inventory:")
+// mends reports whether a request asks for routes again, lets another member lead a shard, or corrects a group (decisions 105, 106 and 113). It writes no
+// entry of the model.
+func mends(q *wire.Request) bool {
+	return strings.Contains(q.Path, "/operations/") || strings.Contains(q.Path, "/config/opendaylight-inventory:")
 }
 
 // writes returns the writes of the bridge since the last call, in the order of their answers.
@@ -91,7 +92,7 @@ func (w *world) writes() (all []write) {
 	w.counted = time.Now()
 	for c, between := range w.wires {
 		for _, q := range between.Seen() {
-			if !q.Writes() || mendsFlows(&q) || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
+			if !q.Writes() || mends(&q) || q.Answered.Before(since) || !q.Answered.Before(w.counted) {
 				continue
 			}
 			entries, err := entriesOf(&q)
