@@ -31,6 +31,10 @@ func (a *Agent) connected(ctx context.Context, p plan) error {
 	return a.timed(ctx, "flows", func() error { return a.programmed(ctx, p) })
 }
 
+// releasedWithin is how long a new port waits until the bridge reports that the former one was removed. OpenDaylight can notice the addition of a port
+// after its removal. Then it keeps the former port until it learns of the new one.
+const releasedWithin = 10 * time.Second
+
 // measureFlows measures how long OVN took for the flows of a new port.
 func (a *Agent) measureFlows(ctx context.Context, port string, added time.Time) {
 	if at, err := a.cfg.Switch.InstalledAt(ctx, port); err == nil && !at.IsZero() {
@@ -44,6 +48,8 @@ func (a *Agent) measureFlows(ctx context.Context, port string, added time.Time) 
 // during the removal. Therefore the port also waits until OpenDaylight programs the switch:
 // otherwise an ADD that ends at its deadline removes a port that OpenDaylight is about to find,
 // and the next ADD returns it during the removal.
+//
+// If the agent sees the flows to the new port, it waits for the bridge for releasedWithin at most.
 func (a *Agent) released(ctx context.Context, p plan) error {
 	if err := a.cfg.Switch.AwaitDeletions(ctx); err != nil {
 		return err
@@ -54,10 +60,21 @@ func (a *Agent) released(ctx context.Context, p plan) error {
 	if err := a.cfg.Switch.AwaitManaged(ctx); err != nil {
 		return a.explain(ctx, p.at, err)
 	}
+	within, sees := ctx, a.seesFlows(ctx)
+	if sees {
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, releasedWithin)
+		defer cancel()
+	}
 	is := func(r *uplink.Record) bool { return r.Port == p.port.Name && !r.Confirmed }
-	if _, err := a.cfg.Uplink.Await(ctx, is); err != nil {
+	_, err := a.cfg.Uplink.Await(within, is)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil || !sees:
 		return a.unconfirmed(ctx, p, "remove")
 	}
+	a.log.Warn("the network has not removed the former port of a pod, and the pod gets a new one all the same", "port", p.port.Name, "interface", p.port.Interface)
 	return nil
 }
 

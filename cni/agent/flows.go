@@ -142,6 +142,18 @@ func (a *Agent) flowPort(ctx context.Context, p plan) (openflow.Port, error) {
 	return port, nil
 }
 
+// seesFlows reports whether an ADD sees the flows to its port.
+func (a *Agent) seesFlows(ctx context.Context) bool {
+	if a.cfg.Flows == "" {
+		return false
+	}
+	c, err := openflow.Dial(ctx, a.cfg.Flows)
+	if err == nil {
+		c.Close()
+	}
+	return err == nil
+}
+
 func lackingFlows(ctx context.Context, socket string, port openflow.Port) (string, error) {
 	c, err := openflow.Dial(ctx, socket)
 	if err != nil {

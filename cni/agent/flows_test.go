@@ -83,3 +83,21 @@ func TestFlowsInProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestFormerPortStays: if the network does not remove the former port of a pod, an ADD that sees flows gets a new port after some seconds, and waits for its flows.
+func TestFormerPortStays(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
+	host := w.lab.Hosts[0]
+	w.flows = filepath.Join(host.Dir, "br-int.mgmt")
+	bridge := newFakeBridge(t, oneAddress)
+	bridge.say <- true // of the former port
+	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
+	w.openDaylight("host1")
+	w.manage(a)
+	_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(t, err)
+	await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+	_ = w.addFails(a, w.sandbox("host1", "web", "front", "u1", "sandbox1"), "table 0 has no flow for port")
+	require.NoError(t, w.left("host1", a.dir).is(0))
+}
