@@ -6,7 +6,7 @@
 //
 // Package controller is the connection: it supports the RESTCONF dialects of OpenDaylight's releases, and detects the dialect of a
 // controller. The backend ignores all answers of a controller that has not loaded all models yet. Package operational reads what
-// OpenDaylight has made of the entries.
+// OpenDaylight has made of the entries. Package shards keeps the datastore of a cluster working.
 //
 // The package knows neither Kubernetes nor coe, and retries nothing.
 package odl
@@ -26,6 +26,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/operational"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/shards"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/reads"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 )
@@ -59,6 +60,9 @@ type Config struct {
 	// RoutesDelay is the time from the new connection of a switch until its routes are asked for again. They are asked for once more after
 	// three times as long. Default 30 s.
 	RoutesDelay time.Duration
+	// StuckAfter is how long no transaction of a shard of a cluster must have been committed, though some wait, until another member
+	// leads it. Default 15 s.
+	StuckAfter time.Duration
 	// Conflict is the time for which an entry must be in conflict with other transactions (409) until it counts as refused.
 	// Default 10 s.
 	Conflict time.Duration
@@ -84,6 +88,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Poll, 15*time.Second)
 	setDefault(&c.RoutesDelay, 30*time.Second) // OpenDaylight needs up to 20 s for the former flows, and more on a busy machine
+	setDefault(&c.StuckAfter, 15*time.Second)  // OpenDaylight's time limit for a transaction
 	setDefault(&c.Conflict, 10*time.Second)
 	setDefault(&c.Parallel, 8)
 	setDefault(&c.BatchBytes, 1<<20)
@@ -123,6 +128,7 @@ type Backend struct {
 	identity atomic.Pointer[string] // the mirror's, or that of the mirror before
 	// network is the operational state of our entries. It has the session too: Observe must not wait for a Write, which can take ten seconds.
 	network *operational.Network
+	shards  *shards.Keeper
 }
 
 // New returns a backend. It connects when it is first used; Close closes the connections.
@@ -150,6 +156,7 @@ func New(cfg Config, log *slog.Logger) (*Backend, error) {
 		cfg: cfg, urls: urls, client: client, log: log, lock: make(chan struct{}, 1), failures: map[place]failureCount{},
 		leaving: map[string]departure{}, postponed: map[place]postponement{},
 		network: operational.New(operational.Config{Poll: cfg.Poll, RoutesDelay: cfg.RoutesDelay}, log),
+		shards:  shards.New(shards.Config{Client: client, URLs: urls, Poll: cfg.Probe, StuckAfter: cfg.StuckAfter}, log),
 	}
 	b.release()
 	return b, nil

@@ -59,6 +59,9 @@ func (b *Backend) warn(s *controller.Session) {
 func (b *Backend) setSession(s *controller.Session) {
 	b.session = s
 	b.network.Use(s)
+	if s != nil {
+		b.shards.Use(s)
+	}
 }
 
 // mayLeave reports whether an error of a session can be one of this controller alone. With several, another one is tried even if

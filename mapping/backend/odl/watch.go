@@ -35,15 +35,18 @@ const (
 // is not the current one any more, when the controller is reachable again, and when our entries
 // differ from those that were read and written. It returns when ctx ends.
 //
-// Watch also asks for the routes of switches again (operational.Network.KeepRoutes).
+// Watch also asks for the routes of switches again (operational.Network.KeepRoutes), and keeps the shards of a cluster working (shards.Keeper.Keep).
 //
 // Watch reads the entries to compare them. It does not use OpenDaylight's notifications:
 // they report our own writes too, need a second connection that a restart closes without
 // notice, and exist in one dialect only.
 func (b *Backend) Watch(ctx context.Context, changed func()) error {
-	var routes sync.WaitGroup
-	defer routes.Wait()
-	routes.Go(func() { b.network.KeepRoutes(ctx) })
+	var others sync.WaitGroup
+	defer others.Wait()
+	others.Go(func() { b.network.KeepRoutes(ctx) })
+	if len(b.urls) > 1 {
+		others.Go(func() { b.shards.Keep(ctx) })
+	}
 	retry, missed, changes := minRetry, false, 0
 	poll := time.Now().Add(b.cfg.Poll)
 	for ctx.Err() == nil {

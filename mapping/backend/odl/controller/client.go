@@ -95,13 +95,16 @@ type Request struct {
 	Body        []byte // nil if there is none
 	Timeout     time.Duration
 	Small       bool // the answer is not a whole list
+	// Apart is set if a refusal of the user says nothing of other requests.
+	Apart bool
 }
 
 // smallAnswer is the maximum size of an answer that is not a whole list, in bytes.
 const smallAnswer = 8 << 20
 
-// send is Send of a Session.
-func (c *Client) send(ctx context.Context, q Request, read func(io.Reader) error) error {
+// Send makes a request and reads the answer, before the request's timeout. read may be nil,
+// if the answer's content is not needed. An answer that is not a success is an *AnswerError.
+func (c *Client) Send(ctx context.Context, q Request, read func(io.Reader) error) error {
 	who, err := c.login()
 	if err != nil {
 		return err
@@ -128,10 +131,14 @@ func (c *Client) send(ctx context.Context, q Request, read func(io.Reader) error
 	defer func() { _ = raw.Body.Close() }()
 	if raw.StatusCode/100 != 2 {
 		err := readError(q.Method, raw.Request.URL.Path, raw)
-		c.recordLogin(who, q.Method != http.MethodGet, err)
+		if !q.Apart {
+			c.recordLogin(who, q.Method != http.MethodGet, err)
+		}
 		return err
 	}
-	c.recordLogin(who, q.Method != http.MethodGet, nil)
+	if !q.Apart {
+		c.recordLogin(who, q.Method != http.MethodGet, nil)
+	}
 	limit := c.cfg.AnswerBytes
 	if q.Small || read == nil {
 		limit = min(limit, smallAnswer)

@@ -26,6 +26,7 @@ type Dialect struct {
 	query string // of a GET of the config datastore
 	// operational is the path of the operational datastore, and state the query of its GET.
 	operational, state string
+	operations         string // path of the RPCs
 	media              string
 	equal              bool // keys are written list=key, not list/key
 	// together: requests may be concurrent. RFC 8040 of Oxygen and Neon fails concurrent
@@ -48,10 +49,10 @@ type Dialect struct {
 //	entries of one POST   many              many            many          one
 //	writers               many              one             one           many
 var dialects = []Dialect{
-	{Name: Draft02, data: "/restconf/config", operational: "/restconf/operational", media: jsonOfDraft, Many: true, together: true, missing: saysDataMissing},
-	{Name: oxygen8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: never, opaque: true},
-	{Name: neon8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: isNotFound},
-	{Name: rfc8040, data: "/rests/data", query: "content=config", operational: "/rests/data", state: "content=nonconfig", media: JSONOfRFC, equal: true, together: true, missing: isNotFound},
+	{Name: Draft02, data: "/restconf/config", operational: "/restconf/operational", operations: "/restconf/operations", media: jsonOfDraft, Many: true, together: true, missing: saysDataMissing},
+	{Name: oxygen8040, data: "/rests/data", query: "content=config", operational: "/rests/data", operations: "/rests/operations", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: never, opaque: true},
+	{Name: neon8040, data: "/rests/data", query: "content=config", operational: "/rests/data", operations: "/rests/operations", state: "content=nonconfig", media: JSONOfRFC, equal: true, Many: true, missing: isNotFound},
+	{Name: rfc8040, data: "/rests/data", query: "content=config", operational: "/rests/data", operations: "/rests/operations", state: "content=nonconfig", media: JSONOfRFC, equal: true, together: true, missing: isNotFound},
 }
 
 // Dialects returns the names of the supported dialects.

@@ -207,10 +207,9 @@ func (s *Session) library(ctx context.Context, path, media string) (names []stri
 	return names, prefixed, err
 }
 
-// Send makes a request and reads the answer, before the request's timeout. read may be nil,
-// if the answer's content is not needed. An answer that is not a success is an *AnswerError.
+// Send is Send of the session's Client.
 func (s *Session) Send(ctx context.Context, q Request, read func(io.Reader) error) error {
-	return s.client.send(ctx, q, read)
+	return s.client.Send(ctx, q, read)
 }
 
 // Request returns a request to the config datastore.
@@ -220,6 +219,16 @@ func (s *Session) Request(method, path string, body []byte) Request {
 		url += "?" + s.Dialect.query
 	}
 	return Request{Method: method, URL: url, Media: s.Dialect.media, Body: body, Timeout: s.client.cfg.Timeout}
+}
+
+// Operation returns a request that calls an RPC, MODULE:NAME, of a member of the controller's cluster.
+func (s *Session) Operation(url, rpc string, input any) (Request, error) {
+	module, _, _ := strings.Cut(rpc, ":")
+	body, err := json.Marshal(map[string]any{module + ":input": input})
+	if err != nil {
+		return Request{}, fmt.Errorf("call %s: %w", rpc, err)
+	}
+	return Request{Method: http.MethodPost, URL: url + s.Dialect.operations + "/" + rpc, Media: s.Dialect.media, Body: body, Timeout: s.client.cfg.Timeout}, nil
 }
 
 // Missing reports whether an error is an answer that means that the data does not exist.

@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
-	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/codec"
@@ -192,9 +190,9 @@ func (r *routes) askFor(ctx context.Context, s *controller.Session) error {
 		VPN    uint64         `json:"vpn-id"`
 		RD     string         `json:"rd"`
 	}
-	body, err := json.Marshal(map[string]input{"fib-rpc:input": {r.number, r.vpn.ID, r.vpn.RD}})
+	q, err := s.Operation(s.URL, "fib-rpc:populate-fib-on-dpn", input{r.number, r.vpn.ID, r.vpn.RD})
 	if err != nil {
-		return fmt.Errorf("ask for the routes of %s: %w", r.vpn.Name, err)
+		return err
 	}
-	return s.Send(ctx, s.Request(http.MethodPost, "/restconf/operations/fib-rpc:populate-fib-on-dpn", body), nil)
+	return s.Send(ctx, q, nil)
 }

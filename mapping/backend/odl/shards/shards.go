@@ -1,0 +1,169 @@
+// Package shards keeps the parts of the datastore of a cluster of OpenDaylights (its shards) working. The members elect a leader of each shard, and only that
+// commits transactions. After a member was separated from the others, a shard can get a leader that neither commits nor aborts a transaction, and no
+// later one. Then the cluster programs no new port. The package lets another member lead such a shard (decision 113).
+//
+// The package reads what the members say of their shards over JMX (Jolokia, which OpenDaylight's RESTCONF brings with it), and calls the RPC
+// make-leader-local of module cluster-admin. It knows nothing of what is in the datastore.
+package shards
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
+)
+
+const (
+	// answerTimeout bounds the answer of a member about its shards: a frozen one answers nothing, and the others wait for it.
+	answerTimeout = 3 * time.Second
+	// moveTimeout bounds the move of a shard. A leader that is stuck gives its shard up after ten seconds.
+	moveTimeout = 30 * time.Second
+	// maxDoublings limits how many times the wait doubles when moves of a shard are in vain.
+	maxDoublings = 4
+)
+
+// Config configures a Keeper.
+type Config struct {
+	// Client sends the requests.
+	Client *controller.Client
+	// URLs are the members of the cluster.
+	URLs []string
+	// Poll is the interval of the looks at the shards.
+	Poll time.Duration
+	// StuckAfter is how long transactions of a shard must wait, without one that is committed, until another member leads it.
+	StuckAfter time.Duration
+}
+
+// Keeper lets another member lead a shard that is stuck. Use may be called concurrently with Keep.
+type Keeper struct {
+	cfg     Config
+	log     *slog.Logger
+	current atomic.Pointer[controller.Session] // the last one, perhaps ended; nil if there was none
+	waiting map[string]waiting                 // by replica that leads, while transactions of its shard wait
+	blind   bool                               // a member has refused to say something of its shards, which was logged
+}
+
+// waiting is how long transactions of a shard wait.
+type waiting struct {
+	committed int       // as the replica has it
+	since     time.Time // when that was seen first, or when the last move began
+	tries     int       // how many moves were in vain
+}
+
+// New returns a Keeper that has seen no shard.
+func New(cfg Config, log *slog.Logger) *Keeper {
+	return &Keeper{cfg: cfg, log: log, waiting: map[string]waiting{}}
+}
+
+// Use sets the session that says how RPCs of the members are called. Without one nothing is looked at.
+func (k *Keeper) Use(s *controller.Session) { k.current.Store(s) }
+
+// Keep looks at the shards, and moves those that are stuck, until ctx ends. There must be one Keep of a Keeper at a time.
+func (k *Keeper) Keep(ctx context.Context) {
+	next := time.NewTimer(k.cfg.Poll)
+	defer next.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-next.C:
+		}
+		if s := k.current.Load(); s != nil {
+			k.look(ctx, s)
+		}
+		next.Reset(k.cfg.Poll)
+	}
+}
+
+// look looks at the shards once. It moves those that are stuck at the same time: each takes some seconds.
+func (k *Keeper) look(ctx context.Context, s *controller.Session) {
+	members := k.read(ctx)
+	var moves sync.WaitGroup
+	defer moves.Wait()
+	for _, id := range k.stuck(members, time.Now()) {
+		moves.Go(func() { k.move(ctx, s, id, members) })
+	}
+}
+
+// read reads what each member says of its replicas, in the order of the URLs; nil of a member that does not answer.
+func (k *Keeper) read(ctx context.Context) []replicas {
+	members := make([]replicas, len(k.cfg.URLs))
+	failures := make([]error, len(k.cfg.URLs))
+	var reads sync.WaitGroup
+	for i, url := range k.cfg.URLs {
+		reads.Go(func() { members[i], failures[i] = readReplicas(ctx, k.cfg.Client, url) })
+	}
+	reads.Wait()
+	for i, err := range failures {
+		if err == nil || ctx.Err() != nil {
+			continue
+		}
+		log := k.log.Debug
+		if isAnswer(err) && !k.blind {
+			k.blind, log = true, k.log.Warn
+		}
+		log("cannot look at the shards of OpenDaylight's datastore; a shard that does not commit stays so until its leader is restarted", "url", k.cfg.URLs[i], "err", err)
+	}
+	return members
+}
+
+// stuck returns the replicas that lead shards of which no transaction was committed for Config.StuckAfter, though some wait. It forgets the others,
+// except those of members that do not answer.
+func (k *Keeper) stuck(members []replicas, now time.Time) (due []string) {
+	for _, all := range members {
+		for id, r := range all {
+			before, known := k.waiting[id]
+			switch {
+			case r.Role != leads || r.Waiting == 0:
+				delete(k.waiting, id)
+			case !known || r.Committed != before.committed:
+				k.waiting[id] = waiting{committed: r.Committed, since: now}
+			case now.Sub(before.since) >= k.cfg.StuckAfter<<before.tries:
+				k.waiting[id] = waiting{r.Committed, now, min(before.tries+1, maxDoublings)}
+				due = append(due, id)
+			}
+		}
+	}
+	slices.Sort(due)
+	return due
+}
+
+// move lets the first member that follows the leader of a shard, and is able to, lead it.
+func (k *Keeper) move(ctx context.Context, s *controller.Session, leader string, members []replicas) {
+	of := shardOf(leader)
+	log := k.log.With("shard", of.name, "datastore", of.store, "leader", leader)
+	failure := errors.New("no other member follows its leader")
+	for i, all := range members {
+		if !all.follow(leader) {
+			continue
+		}
+		err := makeLeader(ctx, s, k.cfg.URLs[i], of)
+		if err == nil {
+			log.Warn("OpenDaylight committed no transaction of a shard, and another member leads it now", "by", k.cfg.URLs[i])
+			return
+		}
+		failure = err
+	}
+	if ctx.Err() == nil {
+		log.Warn("OpenDaylight commits no transaction of a shard, and no other member could be made its leader; if this goes on, restart the member that leads it", "err", failure)
+	}
+}
+
+// makeLeader lets a member lead a shard.
+func makeLeader(ctx context.Context, s *controller.Session, url string, of shard) error {
+	type input struct {
+		Name  string `json:"shard-name"`
+		Store string `json:"data-store-type"`
+	}
+	q, err := s.Operation(url, "cluster-admin:make-leader-local", input{of.name, of.store})
+	if err != nil {
+		return err
+	}
+	q.Timeout, q.Apart = moveTimeout, true
+	return s.Send(ctx, q, nil)
+}
