@@ -61,7 +61,7 @@ type Config struct {
 	// three times as long. Default 30 s.
 	RoutesDelay time.Duration
 	// StuckAfter is how long no transaction of a shard of a cluster must have been committed, though some wait, until another member
-	// leads it. Default 15 s.
+	// leads it. Default 10 s.
 	StuckAfter time.Duration
 	// Conflict is the time for which an entry must be in conflict with other transactions (409) until it counts as refused.
 	// Default 10 s.

@@ -33,7 +33,7 @@ type Config struct {
 	Client *controller.Client
 	// URLs are the members of the cluster.
 	URLs []string
-	// Poll is the interval of the looks at the shards.
+	// Poll is the interval of the looks at the shards. It is a fifth of that while transactions wait.
 	Poll time.Duration
 	// StuckAfter is how long transactions of a shard must wait, without one that is committed, until another member leads it.
 	StuckAfter time.Duration
@@ -76,7 +76,11 @@ func (k *Keeper) Keep(ctx context.Context) {
 		if s := k.current.Load(); s != nil {
 			k.look(ctx, s)
 		}
-		next.Reset(k.cfg.Poll)
+		if len(k.waiting) == 0 {
+			next.Reset(k.cfg.Poll)
+		} else {
+			next.Reset(k.cfg.Poll / 5)
+		}
 	}
 }
 
