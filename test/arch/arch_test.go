@@ -114,7 +114,7 @@ var rules = map[string]rule{
 		"reads and writes rows; knows neither the database nor the meaning of the rows",
 	},
 	"mapping/backend/odl": {
-		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller", "mapping/backend/odl/operational", "mapping/backend/reads"},
+		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller", "mapping/backend/odl/operational", "mapping/backend/odl/shards", "mapping/backend/reads"},
 		[]string{"github.com/go-json-experiment/json"},
 		"backends know neither Kubernetes nor coe",
 	},
@@ -125,6 +125,10 @@ var rules = map[string]rule{
 	"mapping/backend/odl/operational": {
 		[]string{"mapping/netvirt", "mapping/backend/odl/codec", "mapping/backend/odl/controller"}, []string{"github.com/go-json-experiment/json"},
 		"reads what OpenDaylight has made of our entries; writes none of them, and is given its connection",
+	},
+	"mapping/backend/odl/shards": {
+		[]string{"mapping/backend/odl/controller"}, []string{"github.com/go-json-experiment/json"},
+		"lets members of a cluster lead shards; knows nothing of what is in them, and is given its connection",
 	},
 	"mapping/backend/odl/codec": {
 		[]string{"mapping/netvirt", "mapping/netvirt/netvirtjson"}, []string{"github.com/go-json-experiment/json"},

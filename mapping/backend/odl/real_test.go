@@ -2,6 +2,7 @@ package odl_test
 
 import (
 	"context"
+	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -10,7 +11,9 @@ import (
 
 	"github.com/coe-bridge/coe-bridge/mapping/backend/backendtest"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/controller"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
+	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/shards"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
 	realodl "github.com/coe-bridge/coe-bridge/test/lab/odl"
 )
@@ -30,6 +33,7 @@ func TestRealOpenDaylight(t *testing.T) {
 			for _, dialect := range []string{"", "rfc8040-" + string(release)} {
 				t.Run("dialect "+dialect, func(t *testing.T) { onReal(t, c, dialect) })
 				t.Run("others in dialect "+dialect, func(t *testing.T) { realOthers(t, c, dialect) })
+				t.Run("shards in dialect "+dialect, func(t *testing.T) { realShards(t, c, dialect) })
 			}
 			t.Run("external writer", func(t *testing.T) { realExternalWriter(t, c) })
 			t.Run("restarts", func(t *testing.T) { realRestarts(t, c, release) })
@@ -134,4 +138,23 @@ func realRestarts(t *testing.T, c *realodl.Controller, release realodl.Release) 
 		heal(t, b, want)
 		agree(t, b, want)
 	}
+}
+
+// realShards: a controller says of its shards what package shards reads, and leads one if the RPC of that package asks for it.
+func realShards(t *testing.T, c *realodl.Controller, dialect string) {
+	client, err := controller.New(controller.Config{
+		AuthFile: passwordFile(t, realodl.User+":"+realodl.Password), Dialect: dialect,
+		Timeout: 30 * time.Second, ReadTimeout: 30 * time.Second, ConnectTimeout: 30 * time.Second, Parallel: 1, AnswerBytes: 1 << 20,
+	}, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(client.CloseIdle)
+	all, err := shards.Read(t.Context(), client, c.URL)
+	require.NoError(t, err)
+	require.Equal(t, shards.Leads, all["member-1-shard-default-config"].Role)
+	require.Equal(t, "member-1-shard-default-config", all["member-1-shard-default-config"].Leader)
+	require.Positive(t, all["member-1-shard-default-config"].Committed)
+	s, err := client.Open(t.Context(), c.URL)
+	require.NoError(t, err)
+	require.NoError(t, shards.MakeLeader(t.Context(), s, c.URL, "member-1-shard-default-config"))
+	require.Error(t, shards.MakeLeader(t.Context(), s, c.URL, "member-1-shard-none-config"))
 }

@@ -19,7 +19,7 @@ type shard struct {
 	store string // "config" or "operational"
 }
 
-// shardOf returns the shard of a replica, MEMBER-shard-NAME-STORE.
+// shardOf returns the shard of a replica, which has the name MEMBER-shard-NAME-STORE.
 func shardOf(id string) shard {
 	_, rest, _ := strings.Cut(id, "-shard-")
 	end := max(strings.LastIndexByte(rest, '-'), 0)
@@ -27,10 +27,10 @@ func shardOf(id string) shard {
 }
 
 // The roles of a replica of which the package knows something. A leader without a majority is an IsolatedLeader.
-const leads, follows = "Leader", "Follower"
+const Leads, follows = "Leader", "Follower"
 
-// replica is a member's copy of a shard, as its JMX bean has it (ShardStatsMXBean of sal-distributed-datastore).
-type replica struct {
+// Replica is a member's copy of a shard, as its JMX bean has it (ShardStatsMXBean of sal-distributed-datastore).
+type Replica struct {
 	Role      string `json:"RaftState"`
 	Leader    string `json:"Leader"` // the replica that leads
 	Waiting   int    `json:"PendingTxCommitQueueSize"`
@@ -40,11 +40,11 @@ type replica struct {
 // attributes are the attributes of a bean that a replica has.
 const attributes = "RaftState,Leader,PendingTxCommitQueueSize,CommittedTransactionsCount"
 
-// replicas are the replicas of a member, by their names.
-type replicas map[string]replica
+// Replicas are the replicas of a member, by their names.
+type Replicas map[string]Replica
 
 // follow reports whether a replica of the same shard follows the leader.
-func (all replicas) follow(leader string) bool {
+func (all Replicas) follow(leader string) bool {
 	for id, r := range all {
 		if id != leader && shardOf(id) == shardOf(leader) && r.Role == follows && r.Leader == leader {
 			return true
@@ -53,8 +53,8 @@ func (all replicas) follow(leader string) bool {
 	return false
 }
 
-// readReplicas reads the replicas of a member.
-func readReplicas(ctx context.Context, c *controller.Client, url string) (replicas, error) {
+// Read reads the replicas of a member.
+func Read(ctx context.Context, c *controller.Client, url string) (Replicas, error) {
 	q := controller.Request{
 		Method: http.MethodGet, URL: url + "/jolokia/read/org.opendaylight.controller:Category=Shards,*/" + attributes + "?mimeType=application/json",
 		Media: "application/json", Timeout: answerTimeout, Small: true, Apart: true,
@@ -62,7 +62,7 @@ func readReplicas(ctx context.Context, c *controller.Client, url string) (replic
 	var answer struct {
 		Status int                `json:"status"`
 		Error  string             `json:"error"`
-		Value  map[string]replica `json:"value"`
+		Value  map[string]Replica `json:"value"`
 	}
 	err := c.Send(ctx, q, func(body io.Reader) error { return json.UnmarshalRead(body, &answer) })
 	if err != nil {
@@ -71,7 +71,7 @@ func readReplicas(ctx context.Context, c *controller.Client, url string) (replic
 	if answer.Status != http.StatusOK { // Jolokia answers the request itself with 200
 		return nil, fmt.Errorf("GET %s: %w: %d %s", q.URL, errNoShards, answer.Status, answer.Error)
 	}
-	all := replicas{}
+	all := Replicas{}
 	for bean, r := range answer.Value {
 		all[nameOf(bean)] = r
 	}

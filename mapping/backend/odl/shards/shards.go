@@ -23,6 +23,8 @@ const (
 	answerTimeout = 3 * time.Second
 	// moveTimeout bounds the move of a shard. A leader that is stuck gives its shard up after ten seconds.
 	moveTimeout = 30 * time.Second
+	// refusedLooks is after how many looks in a row the log says that no member says something of its shards. A member that starts answers before it does.
+	refusedLooks = 12
 	// maxDoublings limits how many times the wait doubles when moves of a shard are in vain.
 	maxDoublings = 4
 )
@@ -45,7 +47,7 @@ type Keeper struct {
 	log     *slog.Logger
 	current atomic.Pointer[controller.Session] // the last one, perhaps ended; nil if there was none
 	waiting map[string]waiting                 // by replica that leads, while transactions of its shard wait
-	blind   bool                               // a member has refused to say something of its shards, which was logged
+	refused int                                // how many looks in a row no member has said something of its shards, though one has answered
 }
 
 // waiting is how long transactions of a shard wait.
@@ -94,36 +96,36 @@ func (k *Keeper) look(ctx context.Context, s *controller.Session) {
 	}
 }
 
-// read reads what each member says of its replicas, in the order of the URLs; nil of a member that does not answer.
-func (k *Keeper) read(ctx context.Context) []replicas {
-	members := make([]replicas, len(k.cfg.URLs))
+// read reads what each member says of its replicas, in the order of the URLs; nil of a member that says nothing.
+func (k *Keeper) read(ctx context.Context) []Replicas {
+	members := make([]Replicas, len(k.cfg.URLs))
 	failures := make([]error, len(k.cfg.URLs))
 	var reads sync.WaitGroup
 	for i, url := range k.cfg.URLs {
-		reads.Go(func() { members[i], failures[i] = readReplicas(ctx, k.cfg.Client, url) })
+		reads.Go(func() { members[i], failures[i] = Read(ctx, k.cfg.Client, url) })
 	}
 	reads.Wait()
-	for i, err := range failures {
-		if err == nil || ctx.Err() != nil {
-			continue
+	says := func(all Replicas) bool { return all != nil }
+	switch {
+	case slices.ContainsFunc(members, says):
+		k.refused = 0
+	case slices.ContainsFunc(failures, isAnswer):
+		if k.refused++; k.refused == refusedLooks {
+			k.log.Warn("no member of OpenDaylight's cluster says something of its shards; after a fault a shard can commit nothing until its leader is restarted",
+				"err", errors.Join(failures...))
 		}
-		log := k.log.Debug
-		if isAnswer(err) && !k.blind {
-			k.blind, log = true, k.log.Warn
-		}
-		log("cannot look at the shards of OpenDaylight's datastore; a shard that does not commit stays so until its leader is restarted", "url", k.cfg.URLs[i], "err", err)
 	}
 	return members
 }
 
-// stuck returns the replicas that lead shards of which no transaction was committed for Config.StuckAfter, though some wait. It forgets the others,
-// except those of members that do not answer.
-func (k *Keeper) stuck(members []replicas, now time.Time) (due []string) {
+// stuck returns the replicas that lead shards of which no transaction was committed for Config.StuckAfter, though some wait. It forgets all other replicas
+// of members that answer.
+func (k *Keeper) stuck(members []Replicas, now time.Time) (due []string) {
 	for _, all := range members {
 		for id, r := range all {
 			before, known := k.waiting[id]
 			switch {
-			case r.Role != leads || r.Waiting == 0:
+			case r.Role != Leads || r.Waiting == 0:
 				delete(k.waiting, id)
 			case !known || r.Committed != before.committed:
 				k.waiting[id] = waiting{committed: r.Committed, since: now}
@@ -138,7 +140,7 @@ func (k *Keeper) stuck(members []replicas, now time.Time) (due []string) {
 }
 
 // move lets the first member that follows the leader of a shard, and is able to, lead it.
-func (k *Keeper) move(ctx context.Context, s *controller.Session, leader string, members []replicas) {
+func (k *Keeper) move(ctx context.Context, s *controller.Session, leader string, members []Replicas) {
 	of := shardOf(leader)
 	log := k.log.With("shard", of.name, "datastore", of.store, "leader", leader)
 	failure := errors.New("no other member follows its leader")
@@ -146,7 +148,7 @@ func (k *Keeper) move(ctx context.Context, s *controller.Session, leader string,
 		if !all.follow(leader) {
 			continue
 		}
-		err := makeLeader(ctx, s, k.cfg.URLs[i], of)
+		err := MakeLeader(ctx, s, k.cfg.URLs[i], leader)
 		if err == nil {
 			log.Warn("OpenDaylight committed no transaction of a shard, and another member leads it now", "by", k.cfg.URLs[i])
 			return
@@ -158,12 +160,13 @@ func (k *Keeper) move(ctx context.Context, s *controller.Session, leader string,
 	}
 }
 
-// makeLeader lets a member lead a shard.
-func makeLeader(ctx context.Context, s *controller.Session, url string, of shard) error {
+// MakeLeader lets the member at a URL lead the shard of a replica. The session is one with a member of the same cluster.
+func MakeLeader(ctx context.Context, s *controller.Session, url, replica string) error {
 	type input struct {
 		Name  string `json:"shard-name"`
 		Store string `json:"data-store-type"`
 	}
+	of := shardOf(replica)
 	q, err := s.Operation(url, "cluster-admin:make-leader-local", input{of.name, of.store})
 	if err != nil {
 		return err
