@@ -16,6 +16,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
+	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // failing answers 500 to the requests for data that match, as a member that has lost the others of its cluster does. It goes on
@@ -201,4 +202,25 @@ func TestFrozenMember(t *testing.T) {
 	heal(t, b, odltest.PodsOf("a"))
 	require.NotEmpty(t, second.Keys("ietf-interfaces:interfaces"))
 	require.EqualValues(t, 1, asked.Load())
+}
+
+// TestWatchesShards: Watch looks at the shards of each member of a cluster, and not at those of a single controller.
+func TestWatchesShards(t *testing.T) {
+	b, first, second := members(t)
+	alone := newFake(t, odlfake.Oxygen)
+	asked := map[*fake]*atomic.Int32{first: {}, second: {}, alone: {}}
+	for f, times := range asked {
+		f.Break(func(_ http.ResponseWriter, r *http.Request) bool {
+			if strings.HasPrefix(r.URL.Path, "/jolokia/") {
+				times.Add(1)
+			}
+			return false
+		})
+	}
+	for _, b := range []*odl.Backend{open(t, alone.config(t)), b} {
+		write(t, b, odltest.PodsOf("a"))
+		watch(t, b)
+	}
+	require.Eventually(t, func() bool { return asked[first].Load() > 2 && asked[second].Load() > 2 }, patience.Patience, time.Millisecond)
+	require.Zero(t, asked[alone].Load())
 }

@@ -46,14 +46,15 @@ type Keeper struct {
 	cfg     Config
 	log     *slog.Logger
 	current atomic.Pointer[controller.Session] // the last one, perhaps ended; nil if there was none
-	waiting map[string]waiting                 // by replica that leads, while transactions of its shard wait
+	waiting map[string]waiting                 // by replica at which transactions wait
 	refused int                                // how many looks in a row no member has said something of its shards, though one has answered
 }
 
-// waiting is how long transactions of a shard wait.
+// waiting is how long transactions of a shard wait at a replica.
 type waiting struct {
 	committed int       // as the replica has it
 	since     time.Time // when that was seen first, or when the last move began
+	leads     bool      // the last look has seen that it leads
 	tries     int       // how many moves were in vain
 }
 
@@ -118,21 +119,27 @@ func (k *Keeper) read(ctx context.Context) []Replicas {
 	return members
 }
 
-// stuck returns the replicas that lead shards of which no transaction was committed for Config.StuckAfter, though some wait. It forgets all other replicas
-// of members that answer.
+// stuck returns the replicas that lead shards of which no transaction was committed for Config.StuckAfter, though some wait. The time goes on while a replica
+// does not lead: one that leads again can still have such a transaction. stuck forgets replicas at which none waits.
 func (k *Keeper) stuck(members []Replicas, now time.Time) (due []string) {
 	for _, all := range members {
 		for id, r := range all {
-			before, known := k.waiting[id]
-			switch {
-			case r.Role != Leads || r.Waiting == 0:
+			if r.Waiting == 0 {
 				delete(k.waiting, id)
-			case !known || r.Committed != before.committed:
-				k.waiting[id] = waiting{committed: r.Committed, since: now}
-			case now.Sub(before.since) >= k.cfg.StuckAfter<<before.tries:
-				k.waiting[id] = waiting{r.Committed, now, min(before.tries+1, maxDoublings)}
-				due = append(due, id)
+				continue
 			}
+			w, known := k.waiting[id]
+			if !known || r.Committed != w.committed {
+				w = waiting{committed: r.Committed, since: now}
+			}
+			led := w.leads
+			w.leads = r.Role == Leads
+			if led && w.leads && now.Sub(w.since) >= k.cfg.StuckAfter<<min(max(w.tries-1, 0), maxDoublings) {
+				due = append(due, id)
+				w.since = now
+				w.tries++
+			}
+			k.waiting[id] = w
 		}
 	}
 	slices.Sort(due)

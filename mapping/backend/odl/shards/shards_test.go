@@ -35,10 +35,10 @@ type cluster struct {
 	urls []string
 
 	mu     sync.Mutex
-	says   string                         // which answers the members give about their shards
-	answer func(http.ResponseWriter) bool // instead of these; nil for none. It reports whether it has answered
-	refuse map[string]int                 // status of a member's answer to the RPC
-	calls  []string                       // member, path and body
+	says   string                                          // which answers the members give about their shards
+	answer func(w http.ResponseWriter, member string) bool // instead of these; nil for none. It reports whether it has answered
+	refuse map[string]int                                  // status of a member's answer to the RPC
+	calls  []string                                        // member, path and body
 	log    bytes.Buffer
 }
 
@@ -79,7 +79,7 @@ func newCluster(t *testing.T, release odlfake.Release, mayWrite func(context.Con
 func (c *cluster) tell(w http.ResponseWriter, r *http.Request, member string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.answer != nil && c.answer(w) {
+	if c.answer != nil && c.answer(w, member) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/plain;charset=utf-8")
@@ -121,7 +121,7 @@ func (c *cluster) looks(n int, apart time.Duration) []string {
 }
 
 // set says what the members answer from now on.
-func (c *cluster) set(says string, answer func(http.ResponseWriter) bool) {
+func (c *cluster) set(says string, answer func(w http.ResponseWriter, member string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.says, c.answer = says, answer
@@ -170,7 +170,8 @@ func TestRefusedMoves(t *testing.T) {
 	all := c.looks(4, 30*time.Second)
 	require.Len(t, all, 4)
 	require.Equal(t, []string{first, second}, []string{all[0], all[2]})
-	require.Empty(t, c.looks(2, 30*time.Second))
+	require.Len(t, c.looks(1, 30*time.Second), 4)
+	require.Empty(t, c.looks(3, 30*time.Second))
 	require.Len(t, c.looks(1, 30*time.Second), 4)
 	require.NotContains(t, c.log.String(), "could be made")
 
@@ -185,7 +186,7 @@ func TestRefusedMoves(t *testing.T) {
 func TestWorkingShards(t *testing.T) {
 	c := newCluster(t, odlfake.Oxygen, nil)
 	committed := 0
-	c.set(whileStuck, func(w http.ResponseWriter) bool {
+	c.set(whileStuck, func(w http.ResponseWriter, _ string) bool {
 		committed++
 		w.Header().Set("Content-Type", "application/json")
 		_, _ = fmt.Fprintf(w, `{"status":200,"value":{"d:type=x,name=member-1-shard-default-config":{"RaftState":"Leader","PendingTxCommitQueueSize":3,"CommittedTransactionsCount":%d}}}`, committed)
@@ -197,7 +198,7 @@ func TestWorkingShards(t *testing.T) {
 	for name, answer := range map[string]string{
 		"an error of Jolokia": `{"status":404,"error":"InstanceNotFoundException"}`, "a list": `[]`, "no JSON": `<html>`, "nothing": ``,
 	} {
-		c.set(whileStuck, func(w http.ResponseWriter) bool {
+		c.set(whileStuck, func(w http.ResponseWriter, _ string) bool {
 			w.Header().Set("Content-Type", "application/json")
 			_, _ = io.WriteString(w, answer)
 			return true
@@ -206,17 +207,39 @@ func TestWorkingShards(t *testing.T) {
 	}
 	c.set(whileStuck, nil)
 	require.Empty(t, c.looks(2, 20*time.Second))
-	c.set(whileStuck, func(w http.ResponseWriter) bool { w.WriteHeader(http.StatusServiceUnavailable); return true })
+	c.set(whileStuck, func(w http.ResponseWriter, _ string) bool { w.WriteHeader(http.StatusServiceUnavailable); return true })
 	require.Empty(t, c.looks(1, 20*time.Second))
 	c.set(whileStuck, nil)
 	require.Len(t, c.looks(1, 0), 2)
+}
+
+// TestLeadsAgain: the time of a replica goes on while it does not lead. When it has led in two looks, another member leads.
+func TestLeadsAgain(t *testing.T) {
+	c := newCluster(t, odlfake.Oxygen, nil)
+	say := func(role string) []string {
+		c.set(whileStuck, func(w http.ResponseWriter, member string) bool {
+			role, waits := role, 3
+			if member != "member-1" {
+				role, waits = "Follower", 0
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = fmt.Fprintf(w, `{"status":200,"value":{"d:name=%s-shard-default-operational":{"RaftState":%q,"Leader":"member-1-shard-default-operational","PendingTxCommitQueueSize":%d}}}`,
+				member, role, waits)
+			return true
+		})
+		return c.looks(1, 40*time.Second)
+	}
+	for _, role := range []string{"Leader", "Follower", "Candidate", "Leader"} {
+		require.Empty(t, say(role))
+	}
+	require.Equal(t, []string{made("member-2", "/restconf/operations", "default")}, say("Leader"))
 }
 
 // TestShardsAreNotShown: the log says once that no member says something of its shards. A refusal of the user there does not keep the bridge from other requests.
 func TestShardsAreNotShown(t *testing.T) {
 	for _, status := range []int{http.StatusNotFound, http.StatusForbidden} {
 		c := newCluster(t, odlfake.Oxygen, nil)
-		c.set(whileStuck, func(w http.ResponseWriter) bool { w.WriteHeader(status); return true })
+		c.set(whileStuck, func(w http.ResponseWriter, _ string) bool { w.WriteHeader(status); return true })
 		require.Empty(t, c.looks(refusedLooks-1, 0))
 		require.Empty(t, c.log.String())
 		require.Empty(t, c.looks(3*refusedLooks, 0))
