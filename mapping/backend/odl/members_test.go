@@ -16,7 +16,6 @@ import (
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odlfake"
 	"github.com/coe-bridge/coe-bridge/mapping/backend/odl/odltest"
 	"github.com/coe-bridge/coe-bridge/mapping/netvirt"
-	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
 // failing answers 500 to the requests for data that match, as a member that has lost the others of its cluster does. It goes on
@@ -221,6 +220,6 @@ func TestWatchesShards(t *testing.T) {
 		write(t, b, odltest.PodsOf("a"))
 		watch(t, b)
 	}
-	require.Eventually(t, func() bool { return asked[first].Load() > 2 && asked[second].Load() > 2 }, patience.Patience, time.Millisecond)
+	require.Eventually(t, func() bool { return asked[first].Load() > 2 && asked[second].Load() > 2 }, patience, time.Millisecond)
 	require.Zero(t, asked[alone].Load())
 }
