@@ -23,8 +23,8 @@ type Switch interface {
 	// Replace gives the port that has an OpenFlow number another one. In between the switch does not have the port, until gone returns. released
 	// is set if the switch has released the port, also if Replace fails then.
 	Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error)
-	// Reconnect asks for a new connection to OpenDaylight. It does not wait.
-	Reconnect()
+	// Reconnect asks for a new connection to OpenDaylight, or no longer asks for one. It does not wait.
+	Reconnect(asks bool)
 }
 
 // Config configures Ports.

@@ -25,16 +25,15 @@ type overlooked struct {
 	within time.Duration             // that lasted may reach; zero for overlookedWithin
 }
 
-// look notes which of the opened ports OpenDaylight knows, and reports whether it is time for a new connection. A look adds the time since the last one, and
-// not more than the interval of the looks.
-func (o *overlooked) look(opened map[string]uint32, known map[uint32]openflow.Stage, now time.Time) (due bool) {
-	if o.known != nil {
-		for number := range known {
-			if _, before := o.known[number]; !before {
-				*o = overlooked{last: o.last}
-				break
-			}
-		}
+// look notes which of the opened ports OpenDaylight knows. It reports whether OpenDaylight has learned of a port since the last look, and whether it is time for a
+// new connection. A look adds the time since the last one, and not more than the interval of the looks.
+func (o *overlooked) look(opened map[string]uint32, known map[uint32]openflow.Stage, now time.Time) (learns, due bool) {
+	for number := range known {
+		_, before := o.known[number]
+		learns = learns || o.known != nil && !before
+	}
+	if learns {
+		*o = overlooked{last: o.last}
 	}
 	since := min(now.Sub(o.last), lookEvery)
 	o.known, o.last = known, now
@@ -52,11 +51,11 @@ func (o *overlooked) look(opened map[string]uint32, known map[uint32]openflow.St
 	}
 	within := max(o.within, overlookedWithin)
 	if o.lasted < within || len(o.ports) < overlookedPorts {
-		return false
+		return learns, false
 	}
 	o.restart()
 	o.within = min(2*within, overlookedWithinMost)
-	return true
+	return learns, true
 }
 
 // restart forgets the ports, because OpenDaylight does not program the switch, or has just begun to.

@@ -30,8 +30,11 @@ func TestOverlookedPorts(t *testing.T) {
 		}
 		require.Equal(t, []int{40, 110, 270, 590, 1230}, n.reconnected)
 
+		require.True(t, n.asks)
+
 		n.stages[ofPod.Name], n.reconnected, n.begun = openflow.Tagged, nil, time.Now()
 		n.add(30 * time.Second)
+		require.False(t, n.asks)
 		n.stages[ofPod.Name] = openflow.Unknown
 		n.add(30 * time.Second)
 		n.add(30 * time.Second)

@@ -57,8 +57,11 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 	case err == nil && len(known) == 0:
 		p.unprogrammed.restart()
 		p.overlooked.restart()
-	case known != nil && p.overlooked.look(numbers, known, now):
-		p.cfg.Switch.Reconnect()
+	case known != nil:
+		learns, due := p.overlooked.look(numbers, known, now)
+		if learns || due {
+			p.cfg.Switch.Reconnect(due)
+		}
 	}
 	most, withoutRoutes, tried := furthest(numbers, known), err != nil, false
 	for _, port := range ports {

@@ -35,8 +35,9 @@ type node struct {
 	replaced []string
 	broken   error
 	kept     bool
-	// reconnected says after how many seconds new connections were asked for.
+	// reconnected says after how many seconds new connections were asked for, and asks whether one is.
 	reconnected []int
+	asks        bool
 }
 
 const tunnel = 1
@@ -63,7 +64,11 @@ func (n *node) Number(_ context.Context, name string) (uint32, error) {
 
 func (*node) AwaitsFlows() error { return nil }
 
-func (n *node) Reconnect() { n.reconnected = append(n.reconnected, int(time.Since(n.begun).Seconds())) }
+func (n *node) Reconnect(asks bool) {
+	if n.asks = asks; asks {
+		n.reconnected = append(n.reconnected, int(time.Since(n.begun).Seconds()))
+	}
+}
 
 func (n *node) Replace(ctx context.Context, name string, number uint32, gone func(context.Context)) (released bool, err error) {
 	require.Equal(n.t, n.numbers[name], number)

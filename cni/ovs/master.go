@@ -28,6 +28,9 @@ type mastery struct {
 	last string    // the member that was disconnected last
 	// tries is how many times a member was disconnected since there was a master.
 	tries int
+	// master is the master of the bridge, and since when it was seen first without another one in between.
+	master string
+	since  time.Time
 }
 
 // findMaster disconnects a member of OpenDaylight for some seconds if nobody has programmed the bridge for a time. A bridge that a
@@ -41,10 +44,10 @@ type mastery struct {
 // On a busy machine an OpenDaylight can give up a switch that has just connected, without closing the connection. Then no member is
 // the master, and the bridge has no flows.
 //
-// findMaster also disconnects the master if Reconnect was called since the last time, unless it is the only member: then the bridge would
-// forget its flows.
+// findMaster also disconnects the master if Reconnect has asked for that, once it has been the master for MasterWait: a new one has much to do, and Netvirt can wait
+// for good for a request to a switch that is disconnected. The only member is not disconnected: the bridge would forget its flows.
 func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) error {
-	due, reconnects := search.due, s.reconnects.Swap(false)
+	due := search.due
 	search.due = time.Time{} // unless all are slaves now
 	one, err := s.session(ctx)
 	if err != nil {
@@ -59,16 +62,20 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 		return err
 	}
 	slaves := s.slavesOf(ctx, m, rows)
+	master := masterOf(rows)
+	if master != search.master {
+		search.master, search.since = master, time.Now()
+	}
 	if len(slaves) == 0 {
-		i := slices.IndexFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" })
-		if i < 0 {
+		if master == "" {
 			return nil
 		}
 		search.tries = 0
-		if !reconnects || len(membersOf(m, rows, func(any) bool { return true })) < 2 {
+		others := len(membersOf(m, rows, func(any) bool { return true })) > 1
+		if !others || time.Since(search.since) < s.masterWait(root.OtherConfig) || !s.reconnects.Swap(false) {
 			return nil
 		}
-		master := targetOf(rows[i])
+		search.master = "" // its time begins again
 		s.log.Warn("OpenDaylight learns of no new port of the bridge; disconnecting its master for some seconds", "bridge", s.cfg.Bridge, "member", master)
 		return s.disconnect(ctx, one, root, has, rows, master)
 	}
@@ -101,8 +108,18 @@ func (s *Switch) disconnect(ctx context.Context, one *session.Session, root *vsw
 	return nil
 }
 
-// Reconnect asks KeepManaged to connect the bridge to the master again that it has among the members of OpenDaylight. It does not wait.
-func (s *Switch) Reconnect() { s.reconnects.Store(true) }
+// Reconnect asks KeepManaged to disconnect the master that the bridge has among the members of OpenDaylight for some seconds, or no longer asks for that. It does
+// not wait.
+func (s *Switch) Reconnect(asks bool) { s.reconnects.Store(asks) }
+
+// masterOf returns the target of the master; empty if there is none.
+func masterOf(rows []ovsdb.Row) string {
+	i := slices.IndexFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" })
+	if i < 0 {
+		return ""
+	}
+	return targetOf(rows[i])
+}
 
 // slavesOf returns the targets of the connected members of OpenDaylight, sorted, if none of them programs the bridge: at least two, and all
 // are slaves, or none is the master and the bridge has no flows. Equals (enable-equal-role) program a bridge too.

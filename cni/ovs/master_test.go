@@ -124,14 +124,14 @@ func TestFindsMaster(t *testing.T) {
 	require.True(t, n.isProgrammed(), "the flows stay")
 }
 
-// TestReconnects: a master is disconnected for some seconds when that is asked for, and the bridge keeps its flows. The only controller is not
-// disconnected.
+// TestReconnects: a master is disconnected for some seconds when that is asked for and it has been the master for a time, and the bridge keeps its flows. The only
+// controller is not disconnected.
 func TestReconnects(t *testing.T) {
 	n, members := withMembers(t)
 	n.take(members[0], openflow.Slave)
 	n.take(members[1], openflow.Master)
 	n.keepManaged("tcp:127.0.0.1:1", "tcp:127.0.0.1:2")
-	n.Reconnect()
+	n.Reconnect(true)
 	select {
 	case <-members[1].lost:
 	case <-time.After(patience.Patience):
@@ -144,7 +144,7 @@ func TestReconnects(t *testing.T) {
 	n.db("set-controller", "br-int", members[1].target)
 	n.take(members[1], openflow.Master)
 	_, before := members[1].last()
-	n.Reconnect()
+	n.Reconnect(true)
 	require.Never(t, func() bool { _, count := members[1].last(); return count > before }, 6*time.Second, 100*time.Millisecond)
 	require.True(t, n.isProgrammed(), "the flows stay")
 }

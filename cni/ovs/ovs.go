@@ -36,7 +36,7 @@ type Config struct {
 	// Probe is the interval between probes of the connection. Default 5 s.
 	Probe time.Duration
 	// MasterWait is how long all members of OpenDaylight may be slaves of the bridge, until the switch disconnects one, and until it
-	// disconnects the next one. An election of OpenDaylight takes about 20 s. Default 45 s.
+	// disconnects the next one; and how long a master is not disconnected. An election of OpenDaylight takes about 20 s. Default 45 s.
 	MasterWait time.Duration
 	// GivesBack is set for the agent alone: its probes give ports back to the switch whose replacement was interrupted.
 	GivesBack bool
@@ -78,7 +78,7 @@ type Switch struct {
 	steady     steadiness
 	numbers    numbers
 	replacing  atomic.Pointer[string] // the port that is being replaced; nil if none is
-	reconnects atomic.Bool            // Reconnect was called
+	reconnects atomic.Bool            // as Reconnect has it
 }
 
 // New returns a Switch.

@@ -203,7 +203,7 @@ func TestFrozenMember(t *testing.T) {
 	require.EqualValues(t, 1, asked.Load())
 }
 
-// TestWatchesShards: Watch looks at the shards of each member of a cluster, and not at those of a single controller.
+// TestWatchesShards: Watch looks at the shards of each member of a cluster, and not at the shards of a single controller.
 func TestWatchesShards(t *testing.T) {
 	b, first, second := members(t)
 	alone := newFake(t, odlfake.Oxygen)

@@ -26,8 +26,10 @@ func shardOf(id string) shard {
 	return shard{rest[:end], strings.TrimPrefix(rest[end:], "-")}
 }
 
-// The roles of a replica of which the package knows something. A leader without a majority is an IsolatedLeader.
-const Leads, follows = "Leader", "Follower"
+// Leads is the role of a replica that leads, unless it has lost the majority.
+const Leads = "Leader"
+
+const follows = "Follower"
 
 // Replica is a member's copy of a shard, as its JMX bean has it (ShardStatsMXBean of sal-distributed-datastore).
 type Replica struct {

@@ -24,7 +24,7 @@ import (
 	"github.com/coe-bridge/coe-bridge/test/lab/patience"
 )
 
-// The answers in testdata are those of three members of Oxygen, after one had been separated from the others: the leader of two shards commits nothing, and
+// Three members of Oxygen gave the answers in testdata, after one had been separated from the others: the leader of two shards commits nothing, and
 // then another member leads them.
 const whileStuck, whenMoved = "stuck", "moved"
 
