@@ -31,6 +31,11 @@ func TestOverlookedPorts(t *testing.T) {
 		require.Equal(t, []int{40, 110, 270, 590, 1230}, n.reconnected)
 
 		require.True(t, n.asks)
+		n.empty = true
+		n.look()
+		require.False(t, n.asks, "OpenDaylight connects again anyway")
+		n.empty = false
+		n.look()
 
 		n.stages[ofPod.Name], n.reconnected, n.begun = openflow.Tagged, nil, time.Now()
 		n.add(30 * time.Second)

@@ -57,6 +57,7 @@ func (p *Ports) Replace(ctx context.Context, ports []Port) (changed bool, err er
 	case err == nil && len(known) == 0:
 		p.unprogrammed.restart()
 		p.overlooked.restart()
+		p.cfg.Switch.Reconnect(false)
 	case known != nil:
 		learns, due := p.overlooked.look(numbers, known, now)
 		if learns || due {
