@@ -8,7 +8,7 @@ import (
 
 const (
 	// overlookedWithin is how long OpenDaylight may overlook new ports of the switch while it learns of none. It can have removed the switch
-	// from its inventory, though a member of its cluster is the master of the switch (decision 113). Then a new port does not help, but a new
+	// from its inventory, though a member of its cluster is the master of the switch (decision 114). Then a new port does not help, but a new
 	// connection does. Each further connection waits for twice the time, up to overlookedWithinMost.
 	overlookedWithin     = 30 * time.Second
 	overlookedWithinMost = 8 * time.Minute
@@ -53,8 +53,7 @@ func (o *overlooked) look(opened map[string]uint32, known map[uint32]openflow.St
 	if o.lasted < within || len(o.ports) < overlookedPorts {
 		return learns, false
 	}
-	o.restart()
-	o.within = min(2*within, overlookedWithinMost)
+	*o = overlooked{known: known, last: now, within: min(2*within, overlookedWithinMost)}
 	return learns, true
 }
 

@@ -91,6 +91,9 @@ func (p *Ports) renew(ctx context.Context, port Port, number uint32, at openflow
 	log.Warn("OpenDaylight has not programmed a port; the port is replaced")
 	released, err = p.replace(ctx, port.Name, number)
 	p.unprogrammed.count(port.key(), released)
+	if released { // the new port is not a second one
+		p.overlooked.restart()
+	}
 	return released, err
 }
 

@@ -138,6 +138,7 @@ func TestUnprogrammedPort(t *testing.T) {
 		n.stages["other"] = openflow.Complete
 		n.pass(time.Hour / 2)
 		require.Equal(t, []string{"a 30", "a 95", "a 220", "a 465", "a 950", "a 1435"}, n.replaced)
+		require.Empty(t, n.reconnected, "it is one port")
 
 		n.stages["a"], n.replaced = openflow.Complete, nil
 		n.pass(programmedWithinMost - time.Minute)

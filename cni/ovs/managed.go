@@ -76,7 +76,7 @@ func (s *Switch) manageOnce(ctx context.Context, m Management, identity string, 
 			return errors.Join(s.findMaster(ctx, m, search), kept)
 		}
 	}
-	search.due = time.Time{} // what happens meanwhile is not seen
+	search.due, search.master = time.Time{}, "" // what happens meanwhile is not seen
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/ovn-kubernetes/libovsdb/ovsdb"
@@ -64,6 +65,9 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 	slaves := s.slavesOf(ctx, m, rows)
 	master := masterOf(rows)
 	if master != search.master {
+		if master != "" && search.master != "" { // the new one can learn of ports
+			s.Reconnect(false)
+		}
 		search.master, search.since = master, time.Now()
 	}
 	if len(slaves) == 0 {
@@ -72,7 +76,7 @@ func (s *Switch) findMaster(ctx context.Context, m Management, search *mastery) 
 		}
 		search.tries = 0
 		others := len(membersOf(m, rows, func(any) bool { return true })) > 1
-		if !others || time.Since(search.since) < s.masterWait(root.OtherConfig) || !s.reconnects.Swap(false) {
+		if !others || time.Since(search.since) < s.masterWait(root.OtherConfig) || !s.reconnects.take() {
 			return nil
 		}
 		search.master = "" // its time begins again
@@ -109,12 +113,32 @@ func (s *Switch) disconnect(ctx context.Context, one *session.Session, root *vsw
 }
 
 // Reconnect asks KeepManaged to disconnect the master that the bridge has among the members of OpenDaylight for some seconds, or no longer asks for that. It does
-// not wait.
-func (s *Switch) Reconnect(asks bool) { s.reconnects.Store(asks) }
+// not wait. A request that cannot be met within requestValid is forgotten.
+func (s *Switch) Reconnect(asks bool) {
+	var now time.Time
+	if asks {
+		now = time.Now()
+	}
+	s.reconnects.asked.Store(&now)
+}
+
+// requestValid is longer than a new master is left alone.
+const requestValid = 2 * time.Minute
+
+// request is a request of Reconnect.
+type request struct {
+	asked atomic.Pointer[time.Time] // zero time or nil for none
+}
+
+// take reports whether there is a request that is valid, and forgets it.
+func (r *request) take() bool {
+	asked := r.asked.Swap(nil)
+	return asked != nil && time.Since(*asked) < requestValid
+}
 
 // masterOf returns the target of the master; empty if there is none.
 func masterOf(rows []ovsdb.Row) string {
-	i := slices.IndexFunc(rows, func(row ovsdb.Row) bool { return row["role"] == "master" })
+	i := slices.IndexFunc(rows, func(row ovsdb.Row) bool { return row["is_connected"] == true && row["role"] == "master" })
 	if i < 0 {
 		return ""
 	}

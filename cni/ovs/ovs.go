@@ -78,7 +78,7 @@ type Switch struct {
 	steady     steadiness
 	numbers    numbers
 	replacing  atomic.Pointer[string] // the port that is being replaced; nil if none is
-	reconnects atomic.Bool            // as Reconnect has it
+	reconnects request
 }
 
 // New returns a Switch.

@@ -61,7 +61,7 @@ type Config struct {
 	// three times as long. Default 30 s.
 	RoutesDelay time.Duration
 	// StuckAfter is how long no transaction of a shard of a cluster must have been committed, though some wait, until another member
-	// leads it. Default 10 s.
+	// leads it. Default 15 s.
 	StuckAfter time.Duration
 	// Conflict is the time for which an entry must be in conflict with other transactions (409) until it counts as refused.
 	// Default 10 s.
@@ -88,7 +88,7 @@ func (c *Config) setDefaults() {
 	setDefault(&c.Probe, 5*time.Second)
 	setDefault(&c.Poll, 15*time.Second)
 	setDefault(&c.RoutesDelay, 30*time.Second) // OpenDaylight needs up to 20 s for the former flows, and more on a busy machine
-	setDefault(&c.StuckAfter, 15*time.Second)  // OpenDaylight's time limit for a transaction
+	setDefault(&c.StuckAfter, 15*time.Second)  // OpenDaylight reports a transaction that waits after 15 to 20 s
 	setDefault(&c.Conflict, 10*time.Second)
 	setDefault(&c.Parallel, 8)
 	setDefault(&c.BatchBytes, 1<<20)
