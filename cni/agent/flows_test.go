@@ -29,11 +29,7 @@ func TestFlowsInProcess(t *testing.T) {
 			bridge := newFakeBridge(t, oneAddress)
 			bridge.follow(w)
 			a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-			w.openDaylight("host1")
-			w.manage(a)
-			_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
-			require.NoError(t, err)
-			await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+			w.programmedBy(a)
 			p := w.sandbox("host1", "web", "front", "u1", "sandbox1")
 			if !isSeen {
 				require.Nil(t, a.call(t.Context(), call.Add, p))
@@ -84,20 +80,25 @@ func TestFlowsInProcess(t *testing.T) {
 	}
 }
 
+// programmedBy lets a fake OpenDaylight program the switch of host1, and awaits that its agent knows that.
+func (w *world) programmedBy(a *inProcess) {
+	w.t.Helper()
+	w.openDaylight("host1")
+	w.manage(a)
+	_, err := w.lab.Hosts[0].VSCtl(w.t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
+	require.NoError(w.t, err)
+	await(w.t, "OpenDaylight is there", func() error { return w.notReady(a) })
+}
+
 // TestFormerPortStays: if the network does not remove the former port of a pod, an ADD that sees flows gets a new port after some seconds, and waits for its flows.
 func TestFormerPortStays(t *testing.T) {
 	t.Parallel()
 	w := &world{t: t, lab: ovnhost.SwitchesForTest(t, "host1")}
-	host := w.lab.Hosts[0]
-	w.flows = filepath.Join(host.Dir, "br-int.mgmt")
+	w.flows = filepath.Join(w.lab.Hosts[0].Dir, "br-int.mgmt")
 	bridge := newFakeBridge(t, oneAddress)
 	bridge.say <- true // of the former port
 	a := w.inProcess("host1", bridge.url, ovs.OpenDaylight)
-	w.openDaylight("host1")
-	w.manage(a)
-	_, err := host.VSCtl(t.Context(), "set-controller", "br-int", "tcp:"+controllerAt)
-	require.NoError(t, err)
-	await(t, "OpenDaylight is there", func() error { return w.notReady(a) })
+	w.programmedBy(a)
 	_ = w.addFails(a, w.sandbox("host1", "web", "front", "u1", "sandbox1"), "table 0 has no flow for port")
 	require.NoError(t, w.left("host1", a.dir).is(0))
 }

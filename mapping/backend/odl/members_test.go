@@ -3,6 +3,7 @@ package odl_test
 import (
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"strings"
@@ -231,4 +232,59 @@ func TestWatchesShards(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return asked[first].Load() > 2 && asked[second].Load() > 2 }, patience, time.Millisecond)
 	require.Zero(t, asked[alone].Load())
+}
+
+// TestWatchMovesShard: Watch lets the member that follows lead a shard that commits nothing.
+func TestWatchMovesShard(t *testing.T) {
+	first, second := newFake(t, odlfake.Oxygen), newFake(t, odlfake.Oxygen)
+	cfg := first.config(t)
+	cfg.URLs += "," + second.url
+	cfg.StuckAfter = 50 * time.Millisecond
+	b := open(t, cfg)
+	write(t, b, odltest.PodsOf("a"))
+	bodies := make(chan string, 100)
+	says := func(name, role string, waits int) odlfake.Fault {
+		shards := answer(http.StatusOK, "application/json", fmt.Sprintf(
+			`{"status":200,"value":{"d:name=%s-shard-inventory-operational":{"RaftState":%q,"Leader":"member-1-shard-inventory-operational","PendingTxCommitQueueSize":%d,"CommittedTransactionsCount":490}}}`, name, role, waits))
+		return func(w http.ResponseWriter, r *http.Request) bool {
+			if strings.HasSuffix(r.URL.Path, "/operations/cluster-admin:make-leader-local") {
+				body, _ := io.ReadAll(r.Body)
+				bodies <- name + " " + string(body)
+				return answer(http.StatusOK, "", "")(w, r)
+			}
+			return asksForShards(r) && shards(w, r)
+		}
+	}
+	first.Break(says("member-1", "Leader", 17))
+	second.Break(says("member-2", "Follower", 0))
+	watch(t, b)
+	select {
+	case body := <-bodies:
+		require.Equal(t, `member-2 {"cluster-admin:input":{"shard-name":"inventory","data-store-type":"operational"}}`, body)
+	case <-time.After(patience):
+		require.Fail(t, "no member is asked to lead")
+	}
+}
+
+// TestShardsAreForbidden: if the members refuse the user at Jolokia, reads and writes go on.
+func TestShardsAreForbidden(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		b, first, second := members(t)
+		var refused atomic.Int32
+		for _, f := range []*fake{first, second} {
+			f.Break(func(w http.ResponseWriter, r *http.Request) bool {
+				if !asksForShards(r) {
+					return false
+				}
+				refused.Add(1)
+				return answer(status, "", "")(w, r)
+			})
+		}
+		write(t, b, odltest.PodsOf("a"))
+		watch(t, b)
+		require.Eventually(t, func() bool { return refused.Load() > 4 }, patience, time.Millisecond)
+		have, err := b.Read(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, b.Write(t.Context(), netvirt.Diff(have, odltest.PodsOf("a", "b"))))
+	}
 }
